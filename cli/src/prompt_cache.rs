@@ -34,11 +34,8 @@ pub struct PromptCache {
 impl PromptCache {
     /// Open the cache that the user named, if any.
     pub fn open(args: &PromptCacheArgs) -> Option<Self> {
-        let folder = args.prompt_cache.clone()?;
-        let budget = args.prompt_cache_size;
-        let access = if args.prompt_cache_ro { Access::ReadOnly } else { Access::ReadWrite { budget } };
         let mut cache = Self {
-            folder,
+            folder: args.prompt_cache.clone()?,
             cache: None,
             writer: None,
             all: args.prompt_cache_all,
@@ -46,24 +43,28 @@ impl PromptCache {
             stored: WriterStats::default(),
             trouble: Vec::new(),
         };
-        if std::fs::metadata(&cache.folder).is_ok_and(|metadata| metadata.is_file()) {
-            let name = cache.folder.display();
-            cache.fail(format!(
-                "{name} is a file; a prompt cache is a folder here; --save FILE and --restore FILE keep one text in a file"
-            ));
-            return Some(cache);
-        }
-        match prompt_cache::PromptCache::open(&cache.folder, access) {
-            Ok(opened) => cache.cache = Some(opened),
-            Err(error) => cache.fail(of_prompt_cache(&error)),
-        }
-        if let Some(opened) = cache.cache.clone().filter(|_| !args.prompt_cache_ro) {
-            match BackgroundWriter::spawn(opened, budget) {
-                Ok(writer) => cache.writer = Some(writer),
-                Err(error) => cache.fail(of_prompt_cache(&error)),
-            }
+        if let Err(error) = cache.open_folder(args) {
+            cache.fail(error);
         }
         Some(cache)
+    }
+
+    /// Open the folder, and start the thread that adds entries. Returns the text of an error.
+    fn open_folder(&mut self, args: &PromptCacheArgs) -> Result<(), String> {
+        if std::fs::metadata(&self.folder).is_ok_and(|metadata| metadata.is_file()) {
+            let name = self.folder.display();
+            return Err(format!(
+                "{name} is a file; a prompt cache is a folder here; --save FILE and --restore FILE keep one text in a file"
+            ));
+        }
+        let text = |error| of_prompt_cache(&error);
+        let budget = args.prompt_cache_size;
+        let access = if args.prompt_cache_ro { Access::ReadOnly } else { Access::ReadWrite { budget } };
+        let cache = self.cache.insert(prompt_cache::PromptCache::open(&self.folder, access).map_err(text)?);
+        if !args.prompt_cache_ro {
+            self.writer = Some(BackgroundWriter::spawn(cache.clone(), budget).map_err(text)?);
+        }
+        Ok(())
     }
 
     /// Report a failure. The run goes on without what failed.

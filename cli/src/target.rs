@@ -17,7 +17,7 @@ mod text;
 
 use crate::error::Error;
 use crate::output::one_line;
-pub use found::{Found, is_llama};
+pub use found::{Found, Kind, is_llama};
 pub use stamp::Stamp;
 use std::fs::{self, File};
 use std::io;
@@ -25,25 +25,6 @@ use std::path::{Path, PathBuf};
 pub use temporary::remove_all as remove_temporaries;
 use temporary::{Readers, Temporary};
 pub use text::{Saving, Text};
-
-/// A kind of file that a command writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A saved state.
-    State,
-    /// A session or sequence file of llama.cpp.
-    LlamaState,
-    /// A model (GGUF) in llama.cpp's layout.
-    Model,
-    /// A packed model.
-    PackedModel,
-    /// An importance matrix.
-    Imatrix,
-    /// An SVG drawing of `timeline`.
-    Drawing,
-    /// Probabilities of a base model.
-    Probabilities,
-}
 
 /// A path that was checked: a file can be written there, and may replace the file that is there.
 ///
@@ -101,21 +82,13 @@ impl<'a> Target<'a> {
         inputs: &[Option<&Path>],
     ) -> Result<Self, Error> {
         let input = input.filter(|input| same_file(input, path)).and_then(Stamp::of);
-        Ok(Self { input, ..Self::check(path, option, kind, inputs)? })
+        Ok(Self::check(path, option, kind, inputs)?.continuing(input))
     }
 
-    /// Check a path to which the command itself wrote before. `input` is the file as it was then.
-    ///
-    /// # Errors
-    /// The errors of [`Target::check`].
-    pub fn check_continued(
-        path: &'a Path,
-        option: &'static str,
-        kind: Kind,
-        input: Option<Stamp>,
-        inputs: &[Option<&Path>],
-    ) -> Result<Self, Error> {
-        Ok(Self { input, ..Self::check(path, option, kind, inputs)? })
+    /// Return the target of a command that continues the text of a file that it read or wrote
+    /// before. `input` is the file as it was then.
+    pub fn continuing(self, input: Option<Stamp>) -> Self {
+        Self { input, ..self }
     }
 
     /// Return the path as it was typed.
@@ -157,10 +130,10 @@ impl<'a> Target<'a> {
         // The permission bits do not say whether this user may write.
         File::options().write(true).open(self.path).map_err(|source| self.failed(source))?;
         let found = Found::at(self.path).map_err(|source| self.failed(source))?;
-        if found == Found::Empty || found == self.kind.wanted() {
+        if found == Found::Empty || found == Found::Is(self.kind) {
             return Ok(());
         }
-        Err(self.refused(&format!(" is {found}, not {}", self.kind.wanted())))
+        Err(self.refused(&format!(" is {found}, not {}", Found::Is(self.kind))))
     }
 
     /// Make a file in the folder and remove it again, to see that the folder takes files.
@@ -218,35 +191,15 @@ impl<'a> Target<'a> {
     }
 }
 
-impl Kind {
-    /// Return the kind of file that a file of this kind may replace.
-    fn wanted(self) -> Found {
-        match self {
-            Self::State => Found::State,
-            Self::LlamaState => Found::LlamaState,
-            Self::Model => Found::Model,
-            Self::PackedModel => Found::PackedModel,
-            Self::Imatrix => Found::Imatrix,
-            Self::Drawing => Found::Drawing,
-            Self::Probabilities => Found::Probabilities,
-        }
-    }
-}
-
 /// Return true if both paths lead to one file, also through symbolic or hard links.
 fn same_file(a: &Path, b: &Path) -> bool {
     match (fs::metadata(a), fs::metadata(b)) {
         (Ok(a_is), Ok(b_is)) => {
             let is_same = stamp::node(&a_is).is_some_and(|node| stamp::node(&b_is) == Some(node));
-            is_same || canonical(a).is_some_and(|a| canonical(b) == Some(a))
+            is_same || fs::canonicalize(a).is_ok_and(|a| fs::canonicalize(b).is_ok_and(|b| a == b))
         }
         _ => false,
     }
-}
-
-/// Return the absolute path without links, or none if there is no such file.
-fn canonical(path: &Path) -> Option<PathBuf> {
-    fs::canonicalize(path).ok()
 }
 
 /// Return the path as text on one line, for errors.

@@ -14,6 +14,7 @@ mod from;
 mod gguf;
 pub(crate) mod text;
 
+pub use from::StreamError;
 pub use gguf::{Region, Shapes};
 
 use alloc::boxed::Box;
@@ -22,6 +23,7 @@ use crate::adapter::AdapterError;
 use crate::gguf::ValueType;
 use crate::nearest::Nearest;
 use crate::vocab::error::VocabError;
+use text::{Quoted, count, found_or_missing, nearest_to, place, subject, things};
 
 #[cfg(feature = "chat")]
 use crate::chat::error::ChatError;
@@ -41,26 +43,37 @@ use crate::chat::error::ChatError;
 /// assert!(matches!(error, Error::Magic { found } if found == *b"PK\x03\x04"));
 /// assert!(error.to_string().starts_with("not a GGUF file: it starts with \"PK"));
 /// ```
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     // The file as a whole.
     /// The file does not start with `GGUF`.
+    #[error(
+        "not a GGUF file: it starts with \"{}\", not \"GGUF\"; give the path of a GGUF file",
+        .found.escape_ascii()
+    )]
     Magic {
         /// The first four bytes.
         found: [u8; 4],
     },
     /// The format version is not one this reader knows (2 and 3).
+    #[error("GGUF version {found} is not supported; versions 2 and 3 are, convert the model again")]
     Version {
         /// The version the file states.
         found: u32,
     },
     /// The file was written for big-endian machines.
+    #[error("the file is GGUF version {version} in big-endian order; convert it to little-endian")]
     BigEndian {
         /// The version the file states, in its own byte order.
         version: u32,
     },
     /// The file ends before something that its header announces.
+    #[error(
+        "file is truncated in {}: {} needed at offset {offset}, {have} left; get the file again",
+        place(*.region, .name),
+        count(*.need, "byte")
+    )]
     Truncated {
         /// The part of the file that was being read.
         region: Region,
@@ -76,6 +89,11 @@ pub enum Error {
     },
     /// A count is larger than the rest of the file can hold, or than the reader accepts of any
     /// file.
+    #[error(
+        "{found} {} at offset {offset} do not fit the file, the rest of it holds at most {limit}; get the \
+         file again",
+        things(*.region, .name)
+    )]
     TooMany {
         /// The kind of thing counted: keys, tensors, or the elements of the named value.
         region: Region,
@@ -89,6 +107,7 @@ pub enum Error {
         limit: u64,
     },
     /// A string is not valid UTF-8.
+    #[error("{} is not valid UTF-8 at offset {offset}; convert the model again", subject(*.region, .name))]
     Utf8 {
         /// The part of the file that was being read.
         region: Region,
@@ -98,6 +117,7 @@ pub enum Error {
         offset: u64,
     },
     /// A key or a tensor occurs twice.
+    #[error("{} appears a second time at offset {offset}; names must be unique", subject(*.region, .name))]
     Duplicate {
         /// [`Region::Key`] or [`Region::Tensor`].
         region: Region,
@@ -107,6 +127,11 @@ pub enum Error {
         offset: u64,
     },
     /// A name is empty or longer than the format allows.
+    #[error(
+        "the name of {} at offset {offset} is {} long; 1 to {limit} are allowed",
+        subject(*.region, .name),
+        count(*.found, "byte")
+    )]
     NameLength {
         /// [`Region::Key`] or [`Region::Tensor`].
         region: Region,
@@ -122,6 +147,7 @@ pub enum Error {
 
     // Metadata.
     /// A value has a type number that GGUF does not define.
+    #[error("key {} has unknown type {found} at offset {offset}; convert the model again", Quoted(.key))]
     ValueType {
         /// The key.
         key: Box<str>,
@@ -131,6 +157,10 @@ pub enum Error {
         found: u32,
     },
     /// A boolean is neither 0 nor 1.
+    #[error(
+        "key {} holds the boolean {found} at offset {offset}, not 0 or 1; convert the model again",
+        Quoted(.key)
+    )]
     Bool {
         /// The key.
         key: Box<str>,
@@ -140,6 +170,10 @@ pub enum Error {
         found: u8,
     },
     /// An array holds arrays. No model needs that, and it would allow unbounded depth.
+    #[error(
+        "key {} holds an array of arrays at offset {offset}, which no model needs; convert the model again",
+        Quoted(.key)
+    )]
     NestedArray {
         /// The key.
         key: Box<str>,
@@ -147,6 +181,7 @@ pub enum Error {
         offset: u64,
     },
     /// `general.alignment` is not a power of two.
+    #[error("\"general.alignment\" is {found} at offset {offset}, not a power of two")]
     Alignment {
         /// The byte offset of the value.
         offset: u64,
@@ -154,11 +189,13 @@ pub enum Error {
         found: u64,
     },
     /// A key that the model needs is missing.
+    #[error("key {} is missing; convert the model again", Quoted(.key))]
     MissingKey {
         /// The key.
         key: Box<str>,
     },
     /// A key has a value of another type than the one asked for.
+    #[error("key {} at offset {offset} is of type {found}, not {wanted}", Quoted(.key))]
     WrongType {
         /// The key.
         key: Box<str>,
@@ -170,6 +207,7 @@ pub enum Error {
         wanted: &'static str,
     },
     /// A number does not fit the integer type asked for.
+    #[error("key {} at offset {offset} is {found}, which does not fit {wanted}", Quoted(.key))]
     OutOfRange {
         /// The key.
         key: Box<str>,
@@ -181,6 +219,7 @@ pub enum Error {
         wanted: ValueType,
     },
     /// An array has another length than the model needs.
+    #[error("key {} has {}, not {wanted}", Quoted(.key), count(*.found, "element"))]
     Length {
         /// The key.
         key: Box<str>,
@@ -192,6 +231,11 @@ pub enum Error {
 
     // Tensors.
     /// A tensor has no or too many dimensions.
+    #[error(
+        "tensor {} has {} at offset {offset}, not 1 to 4",
+        Quoted(.tensor),
+        count((*.found).into(), "dimension")
+    )]
     Rank {
         /// The tensor.
         tensor: Box<str>,
@@ -201,6 +245,7 @@ pub enum Error {
         found: u32,
     },
     /// A dimension of a tensor is zero.
+    #[error("tensor {} has a dimension of zero at offset {offset}", Quoted(.tensor))]
     ZeroDim {
         /// The tensor.
         tensor: Box<str>,
@@ -208,6 +253,7 @@ pub enum Error {
         offset: u64,
     },
     /// The size of a tensor in bytes overflows the address space.
+    #[error("tensor {} at offset {offset} is larger than memory can address", Quoted(.tensor))]
     TensorTooLarge {
         /// The tensor.
         tensor: Box<str>,
@@ -215,6 +261,11 @@ pub enum Error {
         offset: u64,
     },
     /// A tensor has an element type that this reader does not know.
+    #[error(
+        "tensor {} has element type {found} at offset {offset}, which is not supported; quantise the model \
+         again",
+        Quoted(.tensor)
+    )]
     TensorType {
         /// The tensor.
         tensor: Box<str>,
@@ -224,6 +275,11 @@ pub enum Error {
         found: u32,
     },
     /// A tensor was packed by another release, in a layout that this one cannot read.
+    #[error(
+        "tensor {} is packed in layout {found}, at offset {offset}, and this program reads layout {wanted}; \
+         pack the original model again: backstitch pack ORIGINAL.gguf OUT.gguf",
+        Quoted(.tensor)
+    )]
     PackedVersion {
         /// The tensor.
         tensor: Box<str>,
@@ -235,6 +291,11 @@ pub enum Error {
         wanted: u32,
     },
     /// A row of a tensor is not a whole number of blocks of its quantisation format.
+    #[error(
+        "tensor {} at offset {offset} has rows of {}, not a multiple of its block of {wanted}",
+        Quoted(.tensor),
+        count(*.found, "element")
+    )]
     PartialBlock {
         /// The tensor.
         tensor: Box<str>,
@@ -246,6 +307,10 @@ pub enum Error {
         wanted: u64,
     },
     /// The data of a tensor does not start at a multiple of the file's alignment.
+    #[error(
+        "tensor {} has its data at {found} (stored at offset {offset}), not a multiple of {wanted}",
+        Quoted(.tensor)
+    )]
     Misaligned {
         /// The tensor.
         tensor: Box<str>,
@@ -258,6 +323,7 @@ pub enum Error {
         wanted: u64,
     },
     /// The data of two tensors share bytes.
+    #[error("the data of tensor {} at offset {offset} overlaps that of {}", Quoted(.tensor), Quoted(.other))]
     Overlap {
         /// The tensor that starts later.
         tensor: Box<str>,
@@ -267,6 +333,7 @@ pub enum Error {
         offset: u64,
     },
     /// The data given for a tensor has another length than its shape and type ask for.
+    #[error("tensor {} needs {} of data, not {found}", Quoted(.tensor), count(*.wanted, "byte"))]
     TensorBytes {
         /// The tensor.
         tensor: Box<str>,
@@ -276,11 +343,18 @@ pub enum Error {
         wanted: u64,
     },
     /// A tensor that the model needs is missing.
+    #[error("tensor {} is missing; convert the model again", Quoted(.tensor))]
     MissingTensor {
         /// The tensor.
         tensor: Box<str>,
     },
     /// A tensor has another shape than the model needs.
+    #[error(
+        "tensor {} has shape {:?}, not {:?} (outermost dimension first)",
+        Quoted(.tensor),
+        .shapes.found,
+        .shapes.wanted
+    )]
     Shape {
         /// The tensor.
         tensor: Box<str>,
@@ -288,11 +362,17 @@ pub enum Error {
         shapes: Box<Shapes>,
     },
     /// A tensor was packed for matrix products, but this model looks up single rows of it.
+    #[error(
+        "tensor {} is packed for matrix products, but this model looks up its rows; pack the original file \
+         again",
+        Quoted(.tensor)
+    )]
     PackedRows {
         /// The tensor.
         tensor: Box<str>,
     },
     /// A tensor that is used as a weight holds integers.
+    #[error("tensor {} holds {found}, which cannot be weights; convert the model again", Quoted(.tensor))]
     NotWeights {
         /// The tensor.
         tensor: Box<str>,
@@ -301,6 +381,10 @@ pub enum Error {
     },
 
     /// A vector of weights, such as the scales of a norm, holds something that is no number.
+    #[error(
+        "element {index} of tensor {} is NaN, not a number; get or convert the model again",
+        Quoted(.tensor)
+    )]
     NotANumber {
         /// The tensor.
         tensor: Box<str>,
@@ -310,6 +394,12 @@ pub enum Error {
 
     // The model that the file describes.
     /// The architecture is not one of those that this build supports.
+    #[error(
+        "architecture {} is not supported{}; known are {}",
+        Quoted(.found),
+        nearest_to(.nearest),
+        .known.join(", ")
+    )]
     Architecture {
         /// The name in the file.
         found: Box<str>,
@@ -319,6 +409,7 @@ pub enum Error {
         nearest: Option<Box<Nearest>>,
     },
     /// A hyper-parameter has a value that no model can have.
+    #[error("key {} is {}, not {wanted}", Quoted(.key), Quoted(.found))]
     Hparam {
         /// The key.
         key: Box<str>,
@@ -328,6 +419,7 @@ pub enum Error {
         wanted: &'static str,
     },
     /// A hyper-parameter says that none, or more, are used of what there is.
+    #[error("key {} is {found}, not 1 to {limit}, which {} says", Quoted(.key), Quoted(.other))]
     OfAll {
         /// The key.
         key: Box<str>,
@@ -341,34 +433,40 @@ pub enum Error {
 
     // The description of a model's graph.
     /// A graph asks for an expert that a weight does not have.
+    #[error("the weight has no expert {expert}; convert the model again")]
     NoExpert {
         /// The index of the expert's matrix, from 0.
         expert: usize,
     },
     /// A graph reads from a layer memory that its cache does not hold. This is a bug in the
     /// architecture's description.
+    #[error("the memory of layer {layer} lacks what its graph reads; please report this")]
     NoLayer {
         /// The index of the layer.
         layer: usize,
     },
     /// A graph's operation needs a layer and belongs to none. This is a bug in the architecture's
     /// description.
+    #[error("the architecture's description puts the operation {operation} outside of its layers")]
     OutsideLayer {
         /// Name of the operation.
         operation: &'static str,
     },
     /// A graph reads a value before any operation wrote it. This is a bug in the architecture's
     /// description.
+    #[error("the operation {operation} reads a value that no operation before it writes")]
     Unwritten {
         /// Name of the operation that reads.
         operation: &'static str,
     },
     /// An operation has other operands than its kind takes. This is a bug in the graph's builder.
+    #[error("the operation {operation} has other operands than its kind takes")]
     Operands {
         /// Name of the operation.
         operation: &'static str,
     },
     /// A weight is not kept as an operation uses it. This is a bug in the graph's builder.
+    #[error("weight {weight} of the graph is not {wanted}")]
     WeightUse {
         /// Its number in the graph.
         weight: u32,
@@ -376,10 +474,15 @@ pub enum Error {
         wanted: &'static str,
     },
     /// The planner gave two live values of a graph the same bytes of the arena. This is a bug.
+    #[error("two values of a graph overlap in the arena; please report this")]
     Arena,
 
     // The use of a model.
     /// A token has a position for which the model has no position embedding.
+    #[error(
+        "position {pos} is beyond the {} that the model has embeddings for; shorten the text",
+        count(*.n_pos as u64, "position")
+    )]
     BeyondPositions {
         /// The position of the token.
         pos: i32,
@@ -387,6 +490,10 @@ pub enum Error {
         n_pos: usize,
     },
     /// A token is not in the vocabulary.
+    #[error(
+        "token {token} at index {index} is not in the vocabulary of {}",
+        count(*.n_vocab as u64, "token")
+    )]
     Token {
         /// The index of the token in the batch or the list of tokens.
         index: usize,
@@ -396,26 +503,32 @@ pub enum Error {
         n_vocab: usize,
     },
     /// A model that only encodes was asked for the next token.
+    #[error("this model computes embeddings and generates no text; call encode instead of decode")]
     EncoderOnly,
     /// A model without an encoder was asked to encode.
+    #[error("this model has no encoder; call decode instead of encode")]
     NoEncoder,
     /// A sequence that already holds tokens of its decoder was given an input to encode. Those
     /// tokens have seen another encoder output.
+    #[error("sequence {seq} holds tokens that saw another encoder output; roll it back to 0 first")]
     HoldsTokens {
         /// The sequence.
         seq: u32,
     },
     /// A sequence was named that does not exist.
+    #[error("sequence {seq} does not exist; `Context::sequence` creates one")]
     Sequence {
         /// The sequence.
         seq: u32,
     },
     /// All sequences of a context are in use.
+    #[error("all {limit} sequences are in use; release one or raise n_seq_max")]
     TooManySequences {
         /// The number of sequences that the context was made for.
         limit: u32,
     },
     /// A position lies beyond the end of a sequence.
+    #[error("position {pos} lies beyond the end of the sequence at {end}")]
     FuturePosition {
         /// The position.
         pos: i32,
@@ -424,13 +537,18 @@ pub enum Error {
     },
     /// A sequence was edited in its middle. Its tokens are no longer known from the start, so they
     /// cannot be re-evaluated.
+    #[error(
+        "sequence {seq} was edited in its middle and has no earlier state; roll it back to 0 and start again"
+    )]
     Edited {
         /// The sequence.
         seq: u32,
     },
     /// The computation was cancelled; see [`Cancel`](crate::Cancel).
+    #[error("cancelled on request")]
     Cancelled,
     /// A parameter of a context has a value that is not possible.
+    #[error("{what} is {found}, not {wanted}")]
     Params {
         /// The name of the parameter.
         what: &'static str,
@@ -440,6 +558,7 @@ pub enum Error {
         wanted: &'static str,
     },
     /// The allocator refused memory.
+    #[error("out of memory: {} for {what}", count(*.n_bytes, "byte"))]
     OutOfMemory {
         /// The thing that the memory was for.
         what: &'static str,
@@ -447,18 +566,25 @@ pub enum Error {
         n_bytes: u64,
     },
     /// A model read from a stream is longer than the caller allowed.
+    #[error("the model is longer than the {} allowed; raise the limit", count(*.limit, "byte"))]
     ModelTooLarge {
         /// The largest number of bytes allowed.
         limit: u64,
     },
     /// Reading a model from a stream failed.
-    Stream(backstitch_kv::io::Error),
+    #[error(transparent)]
+    Stream(StreamError),
     /// A sequence has no logits: it is empty, or its last token was evaluated without output.
+    #[error("sequence {seq} has no logits to continue from; append a token first")]
     NoLogits {
         /// The sequence.
         seq: u32,
     },
     /// A sequence would hold more tokens than the context has cells for.
+    #[error(
+        "a sequence of {} does not fit a context of {n_ctx}; raise n_ctx or shorten the text",
+        count(*.n_tokens as u64, "token")
+    )]
     TooLong {
         /// The number of tokens that the sequence would hold.
         n_tokens: usize,
@@ -466,28 +592,37 @@ pub enum Error {
         n_ctx: usize,
     },
     /// The last branch of a session cannot be removed.
+    #[error("sequence {seq} is the last branch of the session; roll it back to 0 to empty it")]
     LastBranch {
         /// The sequence of that branch.
         seq: u32,
     },
     /// The current branch has no generation that could be repeated.
+    #[error("sequence {seq} has no generation to repeat; generate first")]
     NothingGenerated {
         /// The sequence.
         seq: u32,
     },
     /// A branch was changed while its generation was interrupted, so that cannot go on.
+    #[error("sequence {seq} was changed while its generation was interrupted; start another one")]
     BranchChanged {
         /// The sequence of that branch.
         seq: u32,
     },
     /// The file of an encoder-decoder names no token for its decoder to start from.
+    #[error("this model names no token for its decoder to start from; convert it again")]
     NoDecoderStart,
     /// The samplers left no token: each is banned, or its logit is not a number.
+    #[error("the samplers ban every token that could continue sequence {seq}; ban fewer")]
     NoToken {
         /// The sequence.
         seq: u32,
     },
     /// A logit bias names a token that is not in the vocabulary.
+    #[error(
+        "the logit bias of token {token} names no token; this vocabulary has tokens 0 to {}",
+        .n_vocab.saturating_sub(1)
+    )]
     LogitBias {
         /// The token.
         token: u32,
@@ -495,6 +630,7 @@ pub enum Error {
         n_vocab: usize,
     },
     /// A setting of a sampler is out of its range.
+    #[error("the {name} is {value}; it has to be {wanted}")]
     Setting {
         /// The setting, in words.
         name: &'static str,
@@ -504,6 +640,7 @@ pub enum Error {
         wanted: &'static str,
     },
     /// The order of the samplers is too long.
+    #[error("the order of the samplers names {n} of them; name at most {max}")]
     TooManySamplers {
         /// The number of samplers that it names.
         n: usize,
@@ -511,16 +648,25 @@ pub enum Error {
         max: usize,
     },
     /// A sampler of the chain has a state, and no state was saved for it.
+    #[error(
+        "sampler {index} of the chain has a state, and no state was saved for it; give all tokens of the \
+         sequence, or the samplers that it was saved with"
+    )]
     NoSamplerState {
         /// The index of the sampler in the chain, from 0.
         index: usize,
     },
     /// A state was saved for a sampler that this chain does not have, or that keeps no state.
+    #[error(
+        "a state was saved for sampler {index}, and this chain has no sampler with a state there; give the \
+         samplers that it was saved with"
+    )]
     OtherSamplers {
         /// The index of the sampler in the chain, from 0.
         index: usize,
     },
     /// Saved bytes are fewer or more than their header says.
+    #[error("{what} has {}, not {wanted}; it is damaged, save it again", count(*.found, "byte"))]
     SavedLength {
         /// The kind of bytes, such as "the sampler's state".
         what: &'static str,
@@ -530,6 +676,7 @@ pub enum Error {
         wanted: u64,
     },
     /// A number among saved bytes has a value that it cannot have.
+    #[error("{what} has {found} at offset {offset}, not {wanted}; it is damaged or of another release")]
     SavedValue {
         /// The kind of bytes, such as "the sampler's state".
         what: &'static str,
@@ -541,6 +688,11 @@ pub enum Error {
         wanted: &'static str,
     },
     /// A draft model has another vocabulary than the model that it drafts for.
+    #[error(
+        "the draft model has another vocabulary: {what} is {}, not {}; use a draft model of the same family",
+        Quoted(.found),
+        Quoted(.wanted)
+    )]
     DraftVocab {
         /// The first difference, such as "token 17".
         what: Box<str>,
@@ -552,6 +704,7 @@ pub enum Error {
 
     // Sharded models.
     /// The shards given do not belong to one model.
+    #[error("{key} is {}; use the shards of one model", found_or_missing(*.found, *.wanted))]
     Split {
         /// The key that disagrees.
         key: &'static str,
@@ -561,13 +714,19 @@ pub enum Error {
         wanted: u64,
     },
     /// An error inside one shard of a model.
+    #[error("shard {} of the model: {source}", .shard.saturating_add(1))]
     Shard {
         /// The index of the shard, from 0.
         shard: usize,
         /// The error; its offset counts from the start of that shard.
-        source: Box<Error>,
+        // A raw name is no link of the chain of sources: the message contains that of this error.
+        r#source: Box<Error>,
     },
     /// A sharded model was opened without all of its shards.
+    #[error(
+        "the model has {}, {found} at hand; keep them together, named like model-00001-of-{wanted:05}.gguf",
+        count(*.wanted, "shard")
+    )]
     MissingShards {
         /// The number of shards at hand.
         found: u64,
@@ -577,38 +736,53 @@ pub enum Error {
 
     // Lower layers.
     /// The environment variable `BACKSTITCH_ISA` names a kernel set that is not available.
-    KernelSet(backstitch_core::SetUnavailable),
+    #[error(transparent)]
+    KernelSet(#[from] backstitch_core::SetUnavailable),
     /// A memory operation failed: no free block, or an argument that the memory refuses.
-    Memory(backstitch_kv::Error),
+    #[error(transparent)]
+    Memory(#[from] backstitch_kv::Error),
     /// A state file cannot be written or read.
-    State(backstitch_kv::storage::Error),
+    #[error(transparent)]
+    State(#[from] backstitch_kv::storage::Error),
     /// A state file of llama.cpp cannot be read, or a state cannot be expressed as one.
+    #[error(transparent)]
     Llama(Box<crate::llama_files::Error>),
     /// This crate does not know how llama.cpp lays out the state of this architecture.
+    #[error(
+        "llama.cpp's state files are not supported for architecture {}; use Backstitch's own",
+        Quoted(.architecture)
+    )]
     LlamaState {
         /// The value of `general.architecture`.
         architecture: Box<str>,
     },
     /// An adapter or a set of adapters cannot be used.
+    #[error(transparent)]
     Adapter(Box<AdapterError>),
     /// A computation was refused.
-    Core(backstitch_core::Error),
+    #[error(transparent)]
+    Core(#[from] backstitch_core::Error),
     /// The vocabulary in the file cannot be used.
-    Vocab(VocabError),
+    #[error(transparent)]
+    Vocab(#[from] VocabError),
     /// A chat template could not be parsed or rendered.
     #[cfg(feature = "chat")]
-    Chat(ChatError),
+    #[error(transparent)]
+    Chat(#[from] ChatError),
 
     // Files on disk.
     /// A file could not be opened or read.
     #[cfg(feature = "std")]
-    Io(backstitch_kv::file::FileError),
+    #[error(transparent)]
+    Io(#[from] backstitch_kv::file::FileError),
     /// An error inside a file, with its path.
     #[cfg(feature = "std")]
+    #[error("{}: {source}", .path.display())]
     File {
         /// The path of the file.
         path: Box<std::path::Path>,
         /// The error.
-        source: Box<Error>,
+        // Raw, as that of a shard.
+        r#source: Box<Error>,
     },
 }

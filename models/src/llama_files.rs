@@ -46,6 +46,9 @@ pub use layout::{Layout, Order, Piece, Recurrent, Row};
 pub(crate) use of_model::layout;
 pub use write::export;
 
+use backstitch_kv::Pos;
+use backstitch_kv::snapshot::{Sequence, Snapshot};
+
 const SESSION_MAGIC: u32 = 0x6767_736e;
 /// The version of session files that are written.
 pub const SESSION_VERSION: u32 = 11;
@@ -80,6 +83,16 @@ pub struct Options {
     pub v_trans: bool,
     /// The sequence that a file of one sequence says it was, below [`MAX_SEQUENCES`].
     pub sequence: u32,
+}
+
+/// Return the positions that a sequence reaches from and to, by what its first group and its state
+/// know; none if it is empty.
+pub(crate) fn range(snapshot: &Snapshot, sequence: &Sequence) -> Option<(Pos, Pos)> {
+    let Some((cells, blocks)) = sequence.cells.first().zip(snapshot.blocks.first()) else {
+        return sequence.state.map(|state| (state.first, sequence.last));
+    };
+    let (first, last) = (cells.positions(blocks).next()?, cells.last_pos(blocks)?);
+    Some((if cells.whole_from > Pos::ZERO { cells.start.min(first) } else { first }, last))
 }
 
 impl Default for Options {

@@ -2,6 +2,7 @@
 
 use backstitch_models::backstitch_kv::file::{FileError, Problem};
 use backstitch_models::backstitch_kv::{self, ImportError, io, storage};
+use backstitch_models::error::StreamError;
 use backstitch_models::{Error, Model};
 use std::error::Error as _;
 use std::path::Path;
@@ -51,6 +52,31 @@ fn no_level_of_a_chain_repeats_what_a_level_above_it_says() {
         assert_eq!(joined.matches(cause).count(), 1, "{joined}");
     }
     assert!(Error::EncoderOnly.source().is_none());
+}
+
+/// An error of somebody's stream, with a cause.
+#[derive(Debug)]
+struct Lost;
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the connection is lost")
+    }
+}
+
+impl std::error::Error for Lost {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&std::fmt::Error)
+    }
+}
+
+#[test]
+fn the_cause_of_a_streams_error_stays_in_the_chain() {
+    let lost = || io::Error::System(std::io::Error::other(Lost));
+    let cause = std::fmt::Error.to_string();
+    let text = "the model cannot be read from the stream: the connection is lost";
+    assert_eq!(levels(&Error::Stream(StreamError(lost()))), [text, &cause]);
+    assert_eq!(levels(&Error::State(lost().into())), ["the connection is lost", &cause]);
 }
 
 #[test]

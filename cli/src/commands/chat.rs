@@ -49,7 +49,7 @@ use template::Template;
 pub fn run(args: &ChatArgs) -> Result<(), Error> {
     if let Some(path) = &args.file.save {
         let models = [&args.model.model, &args.speculation.draft_model].map(|path| path.as_deref());
-        Target::check_in_place(path, "--save", Kind::State, args.file.restore.as_deref(), &models)?;
+        Target::check(path, "--save", Kind::State, &models)?;
     }
     let model = model::open(&args.model, model::n_threads(args.context.n_threads))?;
     if model.graph().encoder().is_some() {

@@ -197,16 +197,15 @@ fn expect_text(
         _ => Saving::Beginning,
     };
     let tokens = [session.tokens(), prompt].concat();
-    target.expect_text(Text { model: &session.fingerprint(), tokens: &tokens }, saving)
+    target.expect_text(Text { model: &session.fingerprint(), tokens: &tokens, saving })
 }
 
 /// Save the session, and say where and how much was written.
 fn save(args: &RunArgs, session: &mut Session, target: &Target<'_>) -> Result<(), Error> {
     let (fingerprint, tokens) = (session.fingerprint(), session.tokens().to_vec());
-    let text = Text { model: &fingerprint, tokens: &tokens };
+    let text = Text { model: &fingerprint, tokens: &tokens, saving: Saving::All };
     let progress = Progress::endless("saving");
-    let (path, saved) =
-        target.save(text, Saving::All, args.file.force, |path, watch| session.save(path, watch))?;
+    let (path, saved) = target.save(text, args.file.force, |path, watch| session.save(path, watch))?;
     drop(progress);
     let (held, written) = (counted(session.tokens().len(), "token"), bytes(saved.container.written));
     note("note", format_args!("saved {held} to {}, {written} written", path.display()));

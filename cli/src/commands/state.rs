@@ -1,7 +1,7 @@
 //! `backstitch state`: inspect, check, compare, trim and convert saved states.
 //!
-//! The subcommands open a file in the same two steps: [`open`] maps it and [`container`] checks its
-//! header and directory. From there `saved::parse` reads the descriptions, and [`check_bytes`] all
+//! The subcommands open a file in the same steps: `saved::open` maps it, `saved::container` checks
+//! its header and directory, and `saved::parse` reads the descriptions. [`check_bytes`] reads all
 //! bytes. Every error names the file, because some commands take several.
 
 mod check;
@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::output::one_line;
 use crate::progress::Progress;
 use crate::saved::rotation::long_fingerprint;
-use backstitch_kv::storage::{self, Container, Fingerprint, StateFile};
+use backstitch_kv::storage::{Container, Fingerprint};
 use backstitch_models::Model;
 use std::path::Path;
 
@@ -39,23 +39,13 @@ pub fn run(args: &StateArgs) -> Result<(), Error> {
     }
 }
 
-/// Open a state file.
-fn open(path: &Path) -> Result<StateFile, Error> {
-    StateFile::open(path).map_err(|error| at(path, error))
-}
-
-/// Return the container in a file.
-fn container<'a>(path: &Path, file: &'a StateFile) -> Result<Container<'a>, Error> {
-    file.container().map_err(|error| at(path, error))
-}
-
 /// Check the bytes of all sections, with a progress bar.
 fn check_bytes(path: &Path, container: &Container<'_>) -> Result<(), Error> {
     let progress = Progress::bytes("checking");
     let total = container.sections().map(|section| section.stored_len).fold(0, u64::saturating_add);
     let mut done: u64 = 0;
     for section in container.sections() {
-        container.read(section).map_err(|error| at(path, error))?;
+        container.read(section).map_err(|error| Error::of_state(path, error))?;
         done = done.saturating_add(section.stored_len);
         progress.set(done, total);
     }
@@ -89,11 +79,6 @@ fn expect_fingerprint(
             container.fingerprint().to_string(),
             model.to_string(),
         ))),
-        other => other.map_err(|error| at(path, error)),
+        other => other.map_err(|error| Error::of_state(path, error)),
     }
-}
-
-/// Return the error with the file that it is about.
-fn at(path: &Path, source: storage::Error) -> Error {
-    Error::of_state(path, source)
 }

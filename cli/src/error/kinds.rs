@@ -6,7 +6,7 @@
 
 use super::Error;
 use crate::output::one_line;
-use crate::target::Found;
+use crate::target::{Found, Kind};
 use backstitch_kv::storage::{self, Tag};
 use std::path::Path;
 
@@ -23,10 +23,10 @@ impl Error {
             return Self::State { path: path.into(), source };
         };
         let advice = match found {
-            Found::LlamaState => "; `backstitch state convert` makes a saved state of it",
-            Found::Model | Found::PackedModel => "; -m takes it",
+            Found::Is(Kind::LlamaState) => "; `backstitch state convert` makes a saved state of it",
+            Found::Is(Kind::Model | Kind::PackedModel) => "; -m takes it",
             // It begins like a saved state, so `source` says more.
-            Found::State => return Self::State { path: path.into(), source },
+            Found::Is(Kind::State) => return Self::State { path: path.into(), source },
             _ => "",
         };
         Self::is_not(path, found, "a saved state", advice)
@@ -46,11 +46,11 @@ impl Error {
     /// state, the command that takes it.
     pub fn of_model(path: &Path, source: backstitch_models::Error) -> Self {
         let (found, advice) = match kind(path) {
-            Some(found @ Found::State) => (
+            Some(found @ Found::Is(Kind::State)) => (
                 found,
                 "; `backstitch state inspect` shows what it holds, `backstitch run --restore` continues it",
             ),
-            Some(found @ Found::LlamaState) => {
+            Some(found @ Found::Is(Kind::LlamaState)) => {
                 (found, "; `backstitch state convert` makes a saved state of it")
             }
             _ => return source.into(),

@@ -3,9 +3,10 @@
 //! Cells are read block by block, in the order of positions of the sequence, so that a comparison
 //! needs the memory of one block on each side, however long the sequences are.
 
+use super::compare::Side;
 use backstitch_core::cell::CellLayout;
 use backstitch_kv::Pos;
-use backstitch_kv::snapshot::{Sequence, Source};
+use backstitch_kv::snapshot::Source;
 use backstitch_kv::storage::Error;
 use backstitch_models::SavedContext;
 
@@ -16,12 +17,9 @@ pub type Place = (Option<u64>, String);
 ///
 /// # Errors
 /// The [`Error`] of reading a block, if one of the files is damaged.
-pub fn compare(
-    (a, snapshot_a): (&SavedContext<'_>, &Sequence),
-    (b, snapshot_b): (&SavedContext<'_>, &Sequence),
-) -> Result<Option<Place>, Error> {
-    for group in 0..a.snapshot().shape.groups.len() {
-        let (mut cells_a, mut cells_b) = (Cells::new(a, snapshot_a, group), Cells::new(b, snapshot_b, group));
+pub fn compare(a: Side<'_>, b: Side<'_>) -> Result<Option<Place>, Error> {
+    for group in 0..a.saved.snapshot().shape.groups.len() {
+        let (mut cells_a, mut cells_b) = (Cells::new(a, group), Cells::new(b, group));
         loop {
             let (in_a, in_b) = (cells_a.next()?, cells_b.next()?);
             let (pos_a, pos_b) = match (in_a, in_b) {
@@ -68,10 +66,10 @@ struct Cells<'a> {
 
 impl<'a> Cells<'a> {
     /// Begin before the first cell of a sequence.
-    fn new(saved: &'a SavedContext<'a>, sequence: &Sequence, group: usize) -> Self {
+    fn new(Side { saved, held, .. }: Side<'a>, group: usize) -> Self {
         let snapshot = saved.snapshot();
         let blocks = snapshot.blocks.get(group).map_or(&[][..], Vec::as_slice);
-        let extents = sequence.cells.get(group).into_iter().flat_map(|cells| &cells.extents);
+        let extents = held.cells.get(group).into_iter().flat_map(|cells| &cells.extents);
         let cells = extents.flat_map(|extent| {
             let pos = blocks.get(extent.block as usize).map(|block| block.pos);
             let live = (0..).zip(pos.into_iter().flatten()).filter(|(cell, _)| extent.live >> cell & 1 == 1);

@@ -91,6 +91,22 @@ fn samplers(a: &SavedContext<'_>, b: &SavedContext<'_>) -> String {
     }
 }
 
+/// A sequence of one of the states.
+#[derive(Clone, Copy)]
+pub struct Side<'a> {
+    /// The state.
+    pub saved: &'a SavedContext<'a>,
+    /// The sequence in the memory's part.
+    pub held: &'a Sequence,
+    /// The rest of the sequence.
+    own: &'a SavedSequence,
+}
+
+/// Return the sequences of a state.
+fn sides<'a>(saved: &'a SavedContext<'a>) -> impl Iterator<Item = Side<'a>> {
+    saved.sequences.iter().zip(&saved.snapshot().sequences).map(move |(own, held)| Side { saved, held, own })
+}
+
 /// Compare the sequences, matched by id.
 fn sequences(
     a: &SavedContext<'_>,
@@ -98,46 +114,35 @@ fn sequences(
     same_shape: bool,
     found: &mut Vec<Difference>,
 ) -> Result<(), Error> {
-    for (i, own) in a.sequences.iter().enumerate() {
-        let Some(j) = b.sequences.iter().position(|other| other.id == own.id) else {
-            found.push(of_all("sequences", format!("sequence {} is in A only", own.id)));
-            continue;
-        };
-        sequence(a, i, b, j, same_shape, found)?;
+    for one in sides(a) {
+        match sides(b).find(|other| other.own.id == one.own.id) {
+            Some(other) => sequence(one, other, same_shape, found)?,
+            None => found.push(of_all("sequences", format!("sequence {} is in A only", one.own.id))),
+        }
     }
-    let lacks = |id| a.sequences.iter().all(|own| own.id != id);
-    for other in b.sequences.iter().filter(|other| lacks(other.id)) {
-        found.push(of_all("sequences", format!("sequence {} is in B only", other.id)));
+    for other in sides(b).filter(|other| sides(a).all(|one| one.own.id != other.own.id)) {
+        found.push(of_all("sequences", format!("sequence {} is in B only", other.own.id)));
     }
     Ok(())
 }
 
-/// Compare sequence number `i` of `a` with number `j` of `b`.
-fn sequence(
-    a: &SavedContext<'_>,
-    i: usize,
-    b: &SavedContext<'_>,
-    j: usize,
-    same_shape: bool,
-    found: &mut Vec<Difference>,
-) -> Result<(), Error> {
-    let (Some(own_a), Some(own_b)) = (a.sequences.get(i), b.sequences.get(j)) else { return Ok(()) };
+/// Compare a sequence of A with that of B.
+fn sequence(a: Side<'_>, b: Side<'_>, same_shape: bool, found: &mut Vec<Difference>) -> Result<(), Error> {
     let mut push = |what, difference: Option<Place>| {
-        let sequence = Some(own_a.id);
+        let sequence = Some(a.own.id);
         found.extend(difference.map(|(at, text)| Difference { what, sequence, at, text }));
     };
-    push("tokens", tokens(own_a, own_b));
-    let snapshots = a.snapshot().sequences.get(i).zip(b.snapshot().sequences.get(j));
-    if let (Some((snapshot_a, snapshot_b)), true) = (snapshots, same_shape) {
-        push("cells", cells::compare((a, snapshot_a), (b, snapshot_b))?);
-        push("state", states((a, snapshot_a), (b, snapshot_b))?);
-        push("rollback costs", checkpoints(snapshot_a, snapshot_b));
+    push("tokens", tokens(a.own, b.own));
+    if same_shape {
+        push("cells", cells::compare(a, b)?);
+        push("state", states(a, b)?);
+        push("rollback costs", checkpoints(a.held, b.held));
     }
     let bits = |own: &SavedSequence| -> Option<Vec<u32>> {
         own.logits.as_ref().map(|logits| logits.iter().map(|x| x.to_bits()).collect())
     };
-    if bits(own_a) != bits(own_b) {
-        let text = match (&own_a.logits, &own_b.logits) {
+    if bits(a.own) != bits(b.own) {
+        let text = match (&a.own.logits, &b.own.logits) {
             (Some(_), Some(_)) => "the logits after the last token differ",
             (Some(_), None) => "only A has the logits after the last token",
             _ => "only B has the logits after the last token",
@@ -152,10 +157,10 @@ fn tokens(a: &SavedSequence, b: &SavedSequence) -> Option<Place> {
     if a.start != b.start || a.edited != b.edited {
         return Some((None, format!("known from position {} on in A, from {} on in B", a.start, b.start)));
     }
-    if let Some(at) = a.tokens.iter().zip(b.tokens.iter()).position(|(a, b)| a != b) {
-        let pair = a.tokens.get(at).zip(b.tokens.get(at));
-        let (in_a, in_b) = pair.map_or((0, 0), |(a, b)| (a.0, b.0));
-        return Some((Some(at as u64), format!("token {at} is {in_a} in A, {in_b} in B")));
+    if let Some((at, (in_a, in_b))) =
+        (0..).zip(a.tokens.iter().zip(b.tokens.iter())).find(|(_, (a, b))| a != b)
+    {
+        return Some((Some(at), format!("token {at} is {} in A, {} in B", in_a.0, in_b.0)));
     }
     let (n_a, n_b) = (a.tokens.len(), b.tokens.len());
     let at = n_a.min(n_b);
@@ -164,25 +169,21 @@ fn tokens(a: &SavedSequence, b: &SavedSequence) -> Option<Place> {
 }
 
 /// Compare the recurrent states after the last token, bit for bit.
-fn states(
-    (a, snapshot_a): (&SavedContext<'_>, &Sequence),
-    (b, snapshot_b): (&SavedContext<'_>, &Sequence),
-) -> Result<Option<Place>, Error> {
-    let number = |sequence: &Sequence| sequence.state.and_then(|state| state.state);
-    let (in_a, in_b) = match (number(snapshot_a), number(snapshot_b)) {
-        (Some(in_a), Some(in_b)) => (load(a, in_a)?, load(b, in_b)?),
+fn states(a: Side<'_>, b: Side<'_>) -> Result<Option<Place>, Error> {
+    let number = |side: Side<'_>| side.held.state.and_then(|state| state.state);
+    let (in_a, in_b) = match (number(a), number(b)) {
+        (Some(in_a), Some(in_b)) => (load(a.saved, in_a)?, load(b.saved, in_b)?),
         (None, None) => return Ok(None),
         _ => return Ok(Some((None, "only one of them has a recurrent state".into()))),
     };
-    let layers =
-        a.snapshot().shape.recurrent.iter().flat_map(|layer| layer.parts.iter().map(move |_| layer.layer));
+    let layers = a.saved.snapshot().shape.recurrent.iter();
+    let layers = layers.flat_map(|layer| layer.parts.iter().map(|_| layer.layer));
     for ((layer, tensor_a), tensor_b) in layers.zip(&in_a).zip(&in_b) {
-        let differs = |(x, y): (&f32, &f32)| x.to_bits() != y.to_bits();
-        if let Some(at) = tensor_a.iter().zip(tensor_b).position(differs) {
-            let n = tensor_a.iter().zip(tensor_b).filter(|(x, y)| x.to_bits() != y.to_bits()).count();
-            let values = tensor_a.get(at).zip(tensor_b.get(at));
-            let values = values.map_or(String::new(), |(x, y)| format!(" is {x} in A, {y} in B"));
-            let text = format!("layer {layer}: number {at}{values} ({n} of {} differ)", tensor_a.len());
+        let pairs = tensor_a.iter().zip(tensor_b).enumerate();
+        let mut differing = pairs.filter(|(_, (x, y))| x.to_bits() != y.to_bits());
+        if let Some((at, (x, y))) = differing.next() {
+            let (n, len) = (1 + differing.count(), tensor_a.len());
+            let text = format!("layer {layer}: number {at} is {x} in A, {y} in B ({n} of {len} differ)");
             return Ok(Some((None, text)));
         }
     }
@@ -204,13 +205,9 @@ fn checkpoints(a: &Sequence, b: &Sequence) -> Option<Place> {
         sequence.checkpoints.iter().map(|checkpoint| (checkpoint.pos, checkpoint.n_rows)).collect()
     };
     let (in_a, in_b): (Vec<_>, Vec<_>) = (list(a), list(b));
-    if in_a == in_b {
-        return None;
-    }
     let (n_a, n_b) = (in_a.len(), in_b.len());
-    let first = in_a.iter().zip(&in_b).find(|(a, b)| a != b).map(|(a, b)| a.0.min(b.0));
-    let longer = if n_a > n_b { &in_a } else { &in_b };
-    let first = first.or(longer.get(n_a.min(n_b)).map(|checkpoint| checkpoint.0));
+    let other = (0..n_a.max(n_b)).find(|&i| in_a.get(i) != in_b.get(i))?;
+    let first = in_a.get(other).into_iter().chain(in_b.get(other)).map(|checkpoint| checkpoint.0).min();
     let at = first.and_then(|pos| u64::try_from(pos.0).ok());
     let from = at.map_or(String::new(), |at| format!(", other ones from position {at} on"));
     Some((at, format!("{n_a} checkpoints in A, {n_b} in B{from}")))

@@ -3,12 +3,12 @@
 //! The library restores a file of several sequences as a whole only. So all are restored in a
 //! context of their own, from which the wanted one is copied.
 
-use super::{parse, rotation};
+use super::{container, open, parse, rotation};
 use crate::error::Error;
 use crate::output::{counted, one_line};
 use crate::{memory, model};
 use backstitch_core::cell::{BLOCK_CELLS, CellType};
-use backstitch_kv::storage::{Scope, StateFile};
+use backstitch_kv::storage::Scope;
 use backstitch_models::{
     Context, Model, Params, RestoreOptions, Restored, SaveOptions, SavedContext, SavedSequence, SeqId,
 };
@@ -26,9 +26,8 @@ const MAX_SEQUENCES: u32 = 4096;
 ///   ([`rotation::expect`]).
 /// - [`Error::State`] and [`Error::Engine`] if the state cannot be restored.
 pub fn restore_one(ctx: &mut Context, path: &Path, wanted: Option<u32>) -> Result<Restored, Error> {
-    let at = |source| Error::of_state(path, source);
-    let file = StateFile::open(path).map_err(at)?;
-    let container = file.container().map_err(at)?;
+    let file = open(path)?;
+    let container = container(path, &file)?;
     rotation::expect(path, &container, ctx)?;
     if container.scope() == Scope::Sequence && wanted.is_none() {
         return Ok(ctx.restore(path)?);
@@ -38,21 +37,22 @@ pub fn restore_one(ctx: &mut Context, path: &Path, wanted: Option<u32>) -> Resul
     if container.scope() == Scope::Sequence {
         return Ok(ctx.restore(path)?);
     }
-    container.expect_fingerprint(&ctx.fingerprint()).map_err(at)?;
+    container.expect_fingerprint(&ctx.fingerprint()).map_err(|error| Error::of_state(path, error))?;
     // All are restored in a context beside, and the wanted one is copied from there.
     let mut all = context(&saved, &ctx.model().clone())?;
     let sets = [ctx.default_adapters().clone()];
-    let mut restored = all.restore_all_with(path, &RestoreOptions::default().adapters(&sets))?;
+    let restored = all.restore_all_with(path, &RestoreOptions::default().adapters(&sets))?;
+    let samplers: Vec<_> = restored
+        .sequences
+        .into_iter()
+        .filter_map(|sequence| Some((sequence.seq, sequence.sampler?)))
+        .collect();
+    let options = SaveOptions::default().samplers(&samplers).metadata(&restored.metadata);
     let mut bytes = Vec::new();
-    all.seq_state_write(SeqId(id), &mut bytes, &SaveOptions::default())?;
+    all.seq_state_write(SeqId(id), &mut bytes, &options)?;
     drop(all);
     let seq = ctx.sequence()?;
-    let mut one = ctx.seq_state_read_bytes(seq, &bytes, &RestoreOptions::default())?;
-    let sampler = restored.sequences.iter_mut().find(|sequence| sequence.seq == SeqId(id));
-    restored.sampler = sampler.and_then(|sequence| sequence.sampler.take());
-    one.sequences.iter_mut().for_each(|sequence| sequence.sampler = restored.sampler.clone());
-    (restored.sequences, restored.fit) = (one.sequences, one.fit);
-    Ok(restored)
+    Ok(ctx.seq_state_read_bytes(seq, &bytes, &RestoreOptions::default())?)
 }
 
 /// Return the id of the sequence to restore.

@@ -5,8 +5,8 @@ use crate::args::{ContextArgs, SamplingArgs};
 use crate::error::Error;
 use crate::output::one_line;
 use crate::progress::Progress;
-use crate::saved::rotation;
-use backstitch_kv::storage::{Saved, Scope, StateFile, Watch};
+use crate::saved::{self, rotation};
+use backstitch_kv::storage::{Saved, Scope, Watch};
 use backstitch_kv::{Error as MemoryError, Pos, SeqId};
 use backstitch_models::sampler::Chain;
 use backstitch_models::session;
@@ -40,9 +40,8 @@ impl Session {
         sampling: &SamplingArgs,
         path: &Path,
     ) -> Result<(Self, Vec<u8>), Error> {
-        let at = |source| Error::of_state(path, source);
-        let file = StateFile::open(path).map_err(at)?;
-        let container = file.container().map_err(at)?;
+        let file = saved::open(path)?;
+        let container = saved::container(path, &file)?;
         if container.scope() == Scope::Sequence {
             let name = one_line(&path.display().to_string());
             let text = "holds a text and no conversation; `backstitch run --restore` continues it";

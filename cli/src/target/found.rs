@@ -24,7 +24,26 @@ pub fn is_llama(front: &[u8]) -> bool {
 /// Metadata key that packed models have, and no others.
 const PACKED: &str = "backstitch.fingerprint";
 
-/// The kind of an existing file.
+/// A kind of file that a command writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A saved state of this program.
+    State,
+    /// A session or sequence file of llama.cpp.
+    LlamaState,
+    /// A GGUF file in llama.cpp's layout, or one that cannot be read.
+    Model,
+    /// A GGUF file that `pack` wrote.
+    PackedModel,
+    /// An importance matrix (GGUF) of `imatrix` or llama.cpp.
+    Imatrix,
+    /// An SVG drawing of `timeline`.
+    Drawing,
+    /// Probabilities of a base model, of `perplexity` or llama.cpp.
+    Probabilities,
+}
+
+/// A finding at a path: a kind of file, or none.
 ///
 /// Commands compare it with the kind that they write or read; its text, "a saved state", is for
 /// errors.
@@ -34,26 +53,28 @@ pub enum Found {
     Nothing,
     /// A file without a byte.
     Empty,
-    /// A saved state of this program.
-    State,
-    /// A session or sequence file of llama.cpp.
-    LlamaState,
-    /// A GGUF file that `pack` wrote.
-    PackedModel,
-    /// An importance matrix (GGUF) of `imatrix` or llama.cpp.
-    Imatrix,
-    /// Another GGUF file.
-    Model,
-    /// A drawing of `timeline`.
-    Drawing,
-    /// Probabilities of a base model, of `perplexity` or llama.cpp.
-    Probabilities,
-    /// Another SVG file.
+    /// A file of a kind that a command writes.
+    Is(Kind),
+    /// An SVG file that is no drawing of `timeline`.
     Svg,
     /// Another file of UTF-8 text.
     Text,
     /// A file of another kind.
     Other,
+}
+
+impl Kind {
+    /// Recognise a GGUF file by its metadata. One that cannot be read counts as a model, which
+    /// nothing else replaces: of two mistakes, refusing to write is the smaller one.
+    fn of_gguf(path: &Path) -> Self {
+        let Ok(source) = Source::open(path, Access::Map) else { return Self::Model };
+        let Ok(gguf) = source.gguf() else { return Self::Model };
+        match gguf.metadata() {
+            entries if entries.iter().any(|entry| entry.key == PACKED) => Self::PackedModel,
+            _ if gguf.optional("general.type").is_ok_and(|kind| kind == Some("imatrix")) => Self::Imatrix,
+            _ => Self::Model,
+        }
+    }
 }
 
 impl Found {
@@ -69,24 +90,12 @@ impl Found {
         };
         Ok(match front.as_slice() {
             [] => Self::Empty,
-            front if front.starts_with(b"BSTSTATE") => Self::State,
-            front if is_llama(front) => Self::LlamaState,
-            front if front.starts_with(b"_logits_") => Self::Probabilities,
-            front if front.starts_with(b"GGUF") => Self::of_gguf(path),
+            front if front.starts_with(b"BSTSTATE") => Self::Is(Kind::State),
+            front if is_llama(front) => Self::Is(Kind::LlamaState),
+            front if front.starts_with(b"_logits_") => Self::Is(Kind::Probabilities),
+            front if front.starts_with(b"GGUF") => Self::Is(Kind::of_gguf(path)),
             front => Self::of_text(front),
         })
-    }
-
-    /// Recognise a GGUF file by its metadata. One that cannot be read counts as a model, which
-    /// nothing else replaces: of two mistakes, refusing to write is the smaller one.
-    fn of_gguf(path: &Path) -> Self {
-        let Ok(source) = Source::open(path, Access::Map) else { return Self::Model };
-        let Ok(gguf) = source.gguf() else { return Self::Model };
-        match gguf.metadata() {
-            entries if entries.iter().any(|entry| entry.key == PACKED) => Self::PackedModel,
-            _ if gguf.optional("general.type").is_ok_and(|kind| kind == Some("imatrix")) => Self::Imatrix,
-            _ => Self::Model,
-        }
     }
 
     /// Recognise a file by its first bytes as text.
@@ -101,7 +110,7 @@ impl Found {
             return Self::Other;
         }
         match text {
-            text if text.contains(crate::picture::svg::MARK) => Self::Drawing,
+            text if text.contains(crate::picture::svg::MARK) => Self::Is(Kind::Drawing),
             text if text.contains("<svg") => Self::Svg,
             text if text.contains('\0') => Self::Other,
             _ => Self::Text,
@@ -114,13 +123,13 @@ impl fmt::Display for Found {
         f.write_str(match self {
             Self::Nothing => "nothing",
             Self::Empty => "an empty file",
-            Self::State => "a saved state",
-            Self::LlamaState => "a state of llama.cpp",
-            Self::PackedModel => "a packed model",
-            Self::Imatrix => "an importance matrix",
-            Self::Model => "a model (GGUF)",
-            Self::Drawing => "a drawing of `timeline`",
-            Self::Probabilities => "a file of probabilities",
+            Self::Is(Kind::State) => "a saved state",
+            Self::Is(Kind::LlamaState) => "a state of llama.cpp",
+            Self::Is(Kind::PackedModel) => "a packed model",
+            Self::Is(Kind::Imatrix) => "an importance matrix",
+            Self::Is(Kind::Model) => "a model (GGUF)",
+            Self::Is(Kind::Drawing) => "a drawing of `timeline`",
+            Self::Is(Kind::Probabilities) => "a file of probabilities",
             Self::Svg => "an SVG file that `timeline` did not draw",
             Self::Text => "a text file",
             Self::Other => "a file of another kind",

@@ -4,7 +4,7 @@
 //! more while `backstitch_kv` holds its lock. If it holds another text by then, the state is saved
 //! to a new file beside it, and a warning says so.
 
-use super::{Saving, Target, Text, shown};
+use super::{Target, Text, shown};
 use crate::error::Error;
 use crate::interrupt;
 use crate::output::note;
@@ -17,7 +17,6 @@ use std::path::{Path, PathBuf};
 struct Keeper<'a> {
     target: Target<'a>,
     text: Text<'a>,
-    saving: Saving,
     force: bool,
 }
 
@@ -27,7 +26,7 @@ impl Watch for Keeper<'_> {
     }
 
     fn may_write(&self, _path: &Path) -> bool {
-        self.target.may_hold(self.text, self.saving, self.force)
+        self.target.may_hold(self.text, self.force)
     }
 }
 
@@ -42,18 +41,17 @@ impl Target<'_> {
     pub fn save(
         &self,
         text: Text<'_>,
-        saving: Saving,
         force: bool,
         mut save: impl FnMut(&Path, &dyn Watch) -> Result<Saved, ModelError>,
     ) -> Result<(PathBuf, Saved), Error> {
         interrupt::ask_again();
         loop {
-            let path = self.path_for(text, saving, force);
-            let is_own = path == self.path;
+            let is_own = self.may_hold(text, force);
+            let path = if is_own { self.path.into() } else { self.free_name() };
             let input = self.input.filter(|_| is_own);
             let target = Target { path: &path, input, ..*self };
             let was_there = path.exists();
-            match save(&path, &Keeper { target, text, saving, force: force && is_own }) {
+            match save(&path, &Keeper { target, text, force: force && is_own }) {
                 Ok(saved) => {
                     if !is_own {
                         self.warn_of(&path);
@@ -78,13 +76,8 @@ impl Target<'_> {
     }
 
     /// Return true if nothing is lost when `text` replaces the file that is at the path now.
-    fn may_hold(&self, text: Text<'_>, saving: Saving, force: bool) -> bool {
-        self.check_replaceable().is_ok() && (force || self.expect_text(text, saving).is_ok())
-    }
-
-    /// Return the path to save `text` to.
-    fn path_for(&self, text: Text<'_>, saving: Saving, force: bool) -> PathBuf {
-        if self.may_hold(text, saving, force) { self.path.into() } else { self.free_name() }
+    fn may_hold(&self, text: Text<'_>, force: bool) -> bool {
+        self.check_replaceable().is_ok() && (force || self.expect_text(text).is_ok())
     }
 
     /// Return a free name beside the target: `diary.2.bst` for `diary.bst`, or the next number that
@@ -104,7 +97,7 @@ impl Target<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Kind;
+    use super::super::{Kind, Saving};
     use super::*;
     use backstitch_models::{Context, Model, Params, SaveOptions, Token};
     use std::fs;
@@ -117,8 +110,8 @@ mod tests {
         let seq = ctx.sequence().unwrap();
         let tokens: Vec<Token> = tokens.iter().map(|id| Token(*id)).collect();
         ctx.append(seq, &tokens).unwrap();
-        let text = Text { model: &model.fingerprint(), tokens: &tokens };
-        let saved = target.save(text, Saving::All, false, |path, watch| {
+        let text = Text { model: &model.fingerprint(), tokens: &tokens, saving: Saving::All };
+        let saved = target.save(text, false, |path, watch| {
             before(path);
             ctx.save_watched(Some(seq), path, &SaveOptions::default(), watch)
         });

@@ -31,13 +31,21 @@ impl Temporary {
     ///
     /// # Errors
     /// The error of the operating system, or `InvalidInput` if `path` has no file name.
+    #[cfg_attr(not(unix), expect(unused_variables))]
     pub fn beside(path: &Path, readers: Readers) -> io::Result<(Self, File)> {
         let mut name = std::ffi::OsString::from(".");
         name.push(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
         name.push(format!(".{:016x}.tmp", RandomState::new().hash_one(0)));
         let temporary = Self { path: path.with_file_name(name) };
         live().push(temporary.path.clone());
-        let file = options(readers).write(true).create_new(true).open(&temporary.path)?;
+        let mut options = OpenOptions::new();
+        // Rights are set as the file is made, so that nobody else can open it before. Elsewhere
+        // they are those of its folder.
+        #[cfg(unix)]
+        if readers == Readers::Owner {
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        }
+        let file = options.write(true).create_new(true).open(&temporary.path)?;
         Ok((temporary, file))
     }
 
@@ -68,23 +76,6 @@ pub fn remove_all() {
 /// Lock the list of temporary files. A panic elsewhere does not make it unusable.
 fn live() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Return the way to make a file that these people may read; rights are set as it is made, so that
-/// nobody else can open it before.
-#[cfg(unix)]
-fn options(readers: Readers) -> OpenOptions {
-    let mut options = OpenOptions::new();
-    if readers == Readers::Owner {
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    }
-    options
-}
-
-/// Return the way to make a file; its rights are those of its folder here.
-#[cfg(not(unix))]
-fn options(_: Readers) -> OpenOptions {
-    OpenOptions::new()
 }
 
 #[cfg(test)]

@@ -4,20 +4,23 @@
 //! command often knows only the beginning of its text, so [`Saving`] says how much it knows.
 
 use super::stamp::Stamp;
-use super::{Found, Target, shown};
+use super::{Found, Kind, Target, shown};
 use crate::error::Error;
 use backstitch_kv::storage::{Fingerprint, StateFile};
 use backstitch_models::{SavedContext, Token};
+use std::fmt::Display;
 use std::fs;
 use std::io::Read;
 
-/// The text of a state: tokens, and the model that they belong to.
+/// The text of a state to be saved: tokens, and the model that they belong to.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a> {
     /// Fingerprint of the model.
     pub model: &'a Fingerprint,
     /// Tokens of the text, as far as they are known.
     pub tokens: &'a [Token],
+    /// The part of the text that they are.
+    pub saving: Saving,
 }
 
 /// The part of a text that is known before it is saved.
@@ -43,12 +46,11 @@ impl Target<'_> {
     ///
     /// # Errors
     /// [`Error::Refused`] if it holds another text, or cannot be read.
-    pub fn expect_text(&self, text: Text<'_>, saving: Saving) -> Result<(), Error> {
-        if !matches!(Found::at(self.path), Ok(Found::State)) {
+    pub fn expect_text(&self, text: Text<'_>) -> Result<(), Error> {
+        if !matches!(Found::at(self.path), Ok(Found::Is(Kind::State))) {
             return Ok(());
         }
-        let Some(why) = self.other_text(text, saving) else { return Ok(()) };
-        Err(self.refused_for(&why))
+        self.expect_continued(text).map_err(|why| self.refused_for(&why))
     }
 
     /// Make the error about a state that is not replaced. `why` says what it holds.
@@ -83,53 +85,48 @@ impl Target<'_> {
         self.input.is_some() && self.input == Stamp::of(self.path)
     }
 
-    /// Return a reason why the saved state at the path must not be replaced by this text, or none.
-    fn other_text(&self, text: Text<'_>, saving: Saving) -> Option<String> {
-        let unreadable =
-            |error: &dyn std::fmt::Display| Some(format!("is a saved state that cannot be read ({error})"));
-        let file = match StateFile::open(self.path) {
-            Ok(file) => file,
-            Err(error) => return unreadable(&error),
-        };
-        let container = match file.container() {
-            Ok(container) => container,
-            Err(error) => return unreadable(&error),
-        };
+    /// Check that this text may replace the saved state at the path. The error says what that
+    /// holds.
+    fn expect_continued(&self, text: Text<'_>) -> Result<(), String> {
+        let file = StateFile::open(self.path).map_err(unreadable)?;
+        let container = file.container().map_err(unreadable)?;
         if container.fingerprint() != text.model {
-            return Some("is a state of another model".into());
+            return Err("is a state of another model".into());
         }
-        match SavedContext::parse(&container) {
-            Err(error) => unreadable(&error),
-            // The command continues or shortens its own input, and nobody saved to it since.
-            Ok(saved)
-                if self.is_what_was_read() && (saved.sequences.len() == 1 || saving == Saving::Chat) =>
-            {
-                None
-            }
-            Ok(saved) => difference(&saved, text.tokens, saving),
+        let saved = SavedContext::parse(&container).map_err(unreadable)?;
+        // The command continues or shortens its own input, and nobody saved to it since.
+        if self.is_what_was_read() && (saved.sequences.len() == 1 || text.saving == Saving::Chat) {
+            return Ok(());
         }
+        expect_prefix(&saved, text)
     }
 }
 
-/// Return how the text of a state differs from one that begins with `tokens`, or none.
-fn difference(saved: &SavedContext<'_>, tokens: &[Token], saving: Saving) -> Option<String> {
+/// Describe a state that cannot be read.
+fn unreadable(error: impl Display) -> String {
+    format!("is a saved state that cannot be read ({error})")
+}
+
+/// Check that the text of a state is a prefix of the one to be saved. The error says what it is
+/// instead.
+fn expect_prefix(saved: &SavedContext<'_>, Text { tokens, saving, .. }: Text<'_>) -> Result<(), String> {
     let sequence = match saved.sequences.as_slice() {
-        [] => return None,
+        [] => return Ok(()),
         [sequence] => sequence,
-        several => return Some(format!("holds {} sequences", several.len())),
+        several => return Err(format!("holds {} sequences", several.len())),
     };
     if sequence.edited || sequence.start.0 > 0 {
-        return Some("holds a text that was edited".into());
+        return Err("holds a text that was edited".into());
     }
     let same = sequence.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
     let n_saved = sequence.tokens.len();
     if saving == Saving::Imported && !sequence.foreign {
-        return Some("holds checkpoints, logits or samplers that other engines do not keep".into());
+        return Err("holds checkpoints, logits or samplers that other engines do not keep".into());
     }
     if same == n_saved || (same == tokens.len() && saving == Saving::Again) {
-        return None;
+        return Ok(());
     }
-    Some(match tokens.len() - same {
+    Err(match tokens.len() - same {
         0 => format!("holds a text of {n_saved} tokens that begins with these {same}"),
         _ => format!("holds another text of {n_saved} tokens, which differs from token {same} on"),
     })

@@ -18,10 +18,11 @@ use core::fmt;
 /// assert!(matches!(*error, AdapterError::Kind { key: "general.type", .. }));
 /// # Ok::<(), Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdapterError {
     /// The file is no adapter of the kind asked for.
+    #[error("key {} is {}", Quoted(.key), other_kind(.found, .wanted))]
     Kind {
         /// The key that says so.
         key: &'static str,
@@ -31,6 +32,11 @@ pub enum AdapterError {
         wanted: &'static str,
     },
     /// The adapter was made for another architecture.
+    #[error(
+        "the adapter is for models of architecture {}, this one is {}; give an adapter of this model",
+        Quoted(.found),
+        Quoted(.wanted)
+    )]
     Architecture {
         /// The adapter's architecture.
         found: Box<str>,
@@ -38,10 +44,13 @@ pub enum AdapterError {
         wanted: Box<str>,
     },
     /// The adapter begins to act only behind certain tokens, which is not supported.
+    #[error("the adapter acts behind certain tokens only (activated LoRA), which is not supported")]
     Activated,
     /// The file has no tensor that changes the model.
+    #[error("the adapter has no tensor that changes a model; get the file again")]
     Empty,
     /// A tensor is named like none of an adapter.
+    #[error("tensor {} is not named as {wanted}", Quoted(.tensor))]
     Name {
         /// The tensor.
         tensor: Box<str>,
@@ -49,21 +58,33 @@ pub enum AdapterError {
         wanted: &'static str,
     },
     /// One matrix of a pair is missing.
+    #[error("tensor {} is missing, the other one of its pair is there", Quoted(.tensor))]
     Half {
         /// The tensor that is missing.
         tensor: Box<str>,
     },
     /// The model has no such tensor.
+    #[error(
+        "the adapter changes tensor {}, which the model lacks; give an adapter of this model",
+        Quoted(.tensor)
+    )]
     NoTensor {
         /// The tensor of the model that the adapter changes.
         tensor: Box<str>,
     },
     /// The model does not multiply by that tensor.
+    #[error("the adapter changes tensor {}, which the model does not multiply by", Quoted(.tensor))]
     Use {
         /// The tensor of the model that the adapter changes.
         tensor: Box<str>,
     },
     /// A tensor has another shape than the model's tensor asks for.
+    #[error(
+        "tensor {} has shape {}, not {} (outermost dimension first); give an adapter of this model",
+        Quoted(.tensor),
+        dims(.found),
+        dims(.wanted)
+    )]
     Shape {
         /// The tensor of the adapter.
         tensor: Box<str>,
@@ -73,6 +94,7 @@ pub enum AdapterError {
         wanted: Box<[usize]>,
     },
     /// The matrices of a pair have different ranks.
+    #[error("the matrices for tensor {} have ranks {a} and {b}, not the same", Quoted(.tensor))]
     Rank {
         /// The tensor of the model that the adapter changes.
         tensor: Box<str>,
@@ -82,11 +104,13 @@ pub enum AdapterError {
         b: usize,
     },
     /// A tensor of the adapter holds integers, or panels.
+    #[error("tensor {} holds no rows of weights", Quoted(.tensor))]
     NotWeights {
         /// The tensor.
         tensor: Box<str>,
     },
     /// A number of the adapter is infinite or none.
+    #[error("number {index} of {} is infinite or not a number", Quoted(.name))]
     NotFinite {
         /// The tensor or key.
         name: Box<str>,
@@ -94,6 +118,11 @@ pub enum AdapterError {
         index: usize,
     },
     /// A control vector has a direction for a layer that cannot be steered.
+    #[error(
+        "tensor {} is of no layer that can be steered; those of this model are 1 to {}",
+        Quoted(.tensor),
+        .n_layer.saturating_sub(1)
+    )]
     Layer {
         /// The tensor.
         tensor: Box<str>,
@@ -101,11 +130,13 @@ pub enum AdapterError {
         n_layer: usize,
     },
     /// A scale is infinite or none.
+    #[error("the scale of an adapter is {found}, not a finite number")]
     Scale {
         /// The scale.
         found: f32,
     },
     /// A range of layers is empty, or begins in front of layer 1.
+    #[error("layers {first} to {last} are no range of layers from 1 on")]
     Layers {
         /// The first layer.
         first: usize,
@@ -113,6 +144,7 @@ pub enum AdapterError {
         last: usize,
     },
     /// The adapter was checked against another model than the one that is to use it.
+    #[error("the adapter was read for the model with fingerprint {found}, this one has {wanted}")]
     Model {
         /// The fingerprint of the model that it was read for.
         found: Fingerprint,
@@ -120,6 +152,7 @@ pub enum AdapterError {
         wanted: Fingerprint,
     },
     /// A sequence that holds tokens was to get other adapters; those tokens have seen its own.
+    #[error("sequence {seq} holds tokens up to position {end}, which have seen its adapters; make another")]
     HoldsTokens {
         /// The sequence.
         seq: u32,
@@ -127,6 +160,7 @@ pub enum AdapterError {
         end: i32,
     },
     /// Something evaluated with one set of adapters was to be used with another.
+    #[error("evaluated with {found}, to be used with {wanted}; give the same adapters and scales")]
     OtherSet {
         /// The set that it was evaluated with, in words.
         found: Box<str>,
@@ -134,111 +168,26 @@ pub enum AdapterError {
         wanted: Box<str>,
     },
     /// The file format has no place for adapters.
+    #[error("sequence {seq} has adapters, which files of this format cannot name")]
     NoPlace {
         /// The sequence that has some.
         seq: u32,
     },
 }
 
-impl core::error::Error for AdapterError {}
-
-/// A shape, in which 0 is a free dimension.
-struct Dims<'d>(&'d [usize]);
-
-impl fmt::Display for Dims<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[")?;
-        for (i, &dim) in self.0.iter().enumerate() {
-            f.write_str(if i == 0 { "" } else { ", " })?;
-            match dim {
-                0 => f.write_str("rank")?,
-                dim => write!(f, "{dim}")?,
-            }
-        }
-        f.write_str("]")
-    }
+/// Return a shape, in which 0 is a free dimension.
+fn dims(shape: &[usize]) -> impl fmt::Display {
+    let dim =
+        |&dim: &usize| fmt::from_fn(move |f| if dim == 0 { f.write_str("rank") } else { write!(f, "{dim}") });
+    fmt::from_fn(move |f| f.debug_list().entries(shape.iter().map(dim)).finish())
 }
 
-impl fmt::Display for AdapterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Kind { key, found, wanted } if found.is_empty() => {
-                write!(f, "key {} is missing, which is {} in such adapters", Quoted(key), Quoted(wanted))
-            }
-            Self::Kind { key, found, wanted } => {
-                write!(f, "key {} is {}, not {}", Quoted(key), Quoted(found), Quoted(wanted))
-            }
-            Self::Architecture { found, wanted } => write!(
-                f,
-                "the adapter is for models of architecture {}, this one is {}; give an adapter of this model",
-                Quoted(found),
-                Quoted(wanted)
-            ),
-            Self::Activated => f.write_str(
-                "the adapter acts behind certain tokens only (activated LoRA), which is not supported",
-            ),
-            Self::Empty => f.write_str("the adapter has no tensor that changes a model; get the file again"),
-            Self::Name { tensor, wanted } => write!(f, "tensor {} is not named as {wanted}", Quoted(tensor)),
-            Self::Half { tensor } => {
-                write!(f, "tensor {} is missing, the other one of its pair is there", Quoted(tensor))
-            }
-            Self::NoTensor { tensor } => write!(
-                f,
-                "the adapter changes tensor {}, which the model lacks; give an adapter of this model",
-                Quoted(tensor)
-            ),
-            Self::Use { tensor } => {
-                write!(
-                    f,
-                    "the adapter changes tensor {}, which the model does not multiply by",
-                    Quoted(tensor)
-                )
-            }
-            Self::Shape { tensor, found, wanted } => write!(
-                f,
-                "tensor {} has shape {}, not {} (outermost dimension first); give an adapter of this model",
-                Quoted(tensor),
-                Dims(found),
-                Dims(wanted)
-            ),
-            Self::Rank { tensor, a, b } => {
-                write!(f, "the matrices for tensor {} have ranks {a} and {b}, not the same", Quoted(tensor))
-            }
-            Self::NotWeights { tensor } => write!(f, "tensor {} holds no rows of weights", Quoted(tensor)),
-            Self::NotFinite { name, index } => {
-                write!(f, "number {index} of {} is infinite or not a number", Quoted(name))
-            }
-            Self::Layer { tensor, n_layer } => write!(
-                f,
-                "tensor {} is of no layer that can be steered; those of this model are 1 to {}",
-                Quoted(tensor),
-                n_layer.saturating_sub(1)
-            ),
-            Self::Scale { found } => write!(f, "the scale of an adapter is {found}, not a finite number"),
-            Self::Layers { first, last } => {
-                write!(f, "layers {first} to {last} are no range of layers from 1 on")
-            }
-            Self::Model { found, wanted } => {
-                write!(
-                    f,
-                    "the adapter was read for the model with fingerprint {found}, this one has {wanted}"
-                )
-            }
-            Self::HoldsTokens { seq, end } => write!(
-                f,
-                "sequence {seq} holds tokens up to position {end}, which have seen its adapters; make another"
-            ),
-            Self::OtherSet { found, wanted } => {
-                write!(
-                    f,
-                    "evaluated with {found}, to be used with {wanted}; give the same adapters and scales"
-                )
-            }
-            Self::NoPlace { seq } => {
-                write!(f, "sequence {seq} has adapters, which files of this format cannot name")
-            }
-        }
-    }
+/// Return the value of a key that should be another one, or that it is missing.
+fn other_kind(found: &str, wanted: &str) -> impl fmt::Display {
+    fmt::from_fn(move |f| match found {
+        "" => write!(f, "missing, which is {} in such adapters", Quoted(wanted)),
+        found => write!(f, "{}, not {}", Quoted(found), Quoted(wanted)),
+    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
-use core::fmt;
 
 /// The reason that a template gave no text.
 ///
@@ -16,12 +15,14 @@ use core::fmt;
 /// let error = ChatTemplate::from_source("Hello\n{% for %}").unwrap_err();
 /// assert!(matches!(error, ChatError::Syntax { line: 2, .. }));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChatError {
     /// The template is longer than any real one.
+    #[error("the chat template is longer than 1 MiB; give another one")]
     TooLong,
     /// The template cannot be parsed.
+    #[error("the chat template cannot be read: line {line}: {detail}; give another one")]
     Syntax {
         /// The line, counted from 1.
         line: usize,
@@ -29,17 +30,22 @@ pub enum ChatError {
         detail: Box<str>,
     },
     /// The template refuses the messages with `raise_exception`.
+    #[error("the chat template refuses these messages: {message}")]
     Raised {
         /// The message of the template.
         message: Box<str>,
     },
     /// The template takes more steps or makes more text than any real one needs for such messages.
+    #[error("the chat template does too much for such messages, it may loop; give another one")]
     TooMuchWork,
     /// The template takes longer than any real one needs for such messages.
+    #[error("the chat template takes too long for such messages; give another one")]
     TooSlow,
     /// Rendering was cancelled.
+    #[error("rendering the chat template was cancelled")]
     Cancelled,
     /// The template applies an operation to values that it is not defined for.
+    #[error("the chat template fails: line {line}: {detail}; give another one")]
     Failed {
         /// The line, counted from 1.
         line: usize,
@@ -47,6 +53,7 @@ pub enum ChatError {
         detail: Box<str>,
     },
     /// JSON text cannot be parsed.
+    #[error("JSON cannot be read: byte {offset}: {detail}")]
     Json {
         /// The byte offset of the fault.
         offset: usize,
@@ -61,31 +68,6 @@ impl ChatError {
         Self::Syntax { line: line as usize, detail: short(detail) }
     }
 }
-
-impl fmt::Display for ChatError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLong => f.write_str("the chat template is longer than 1 MiB; give another one"),
-            Self::Syntax { line, detail } => {
-                write!(f, "the chat template cannot be read: line {line}: {detail}; give another one")
-            }
-            Self::Raised { message } => write!(f, "the chat template refuses these messages: {message}"),
-            Self::TooMuchWork => f.write_str(
-                "the chat template does too much for such messages, it may loop; give another one",
-            ),
-            Self::TooSlow => {
-                f.write_str("the chat template takes too long for such messages; give another one")
-            }
-            Self::Cancelled => f.write_str("rendering the chat template was cancelled"),
-            Self::Failed { line, detail } => {
-                write!(f, "the chat template fails: line {line}: {detail}; give another one")
-            }
-            Self::Json { offset, detail } => write!(f, "JSON cannot be read: byte {offset}: {detail}"),
-        }
-    }
-}
-
-impl core::error::Error for ChatError {}
 
 /// The reason that evaluation stops, before its line is known.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,6 @@
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 use core::ops::RangeInclusive;
 use core::str::{FromStr, SplitWhitespace};
 
@@ -166,21 +165,14 @@ pub enum Kind {
 }
 
 /// A line that does not follow the format.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: wanted {wanted}")]
 pub struct Malformed {
     /// The line, counted from 1; 0 for the file as a whole.
     pub line: usize,
     /// The words that the format asks for.
     pub wanted: &'static str,
 }
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: wanted {}", self.line, self.wanted)
-    }
-}
-
-impl core::error::Error for Malformed {}
 
 impl Golden {
     /// Parse a whole file.

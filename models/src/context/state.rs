@@ -88,8 +88,6 @@ setters!(RestoreOptions<'a> { adapters: &'a [AdapterSet], convert: bool });
 pub struct Restored {
     /// The sequences, each under the id that it has now.
     pub sequences: Vec<RestoredSequence>,
-    /// The state of the samplers of the first sequence; [`Chain::resume`] goes on from there.
-    pub sampler: Option<sampler::State>,
     /// Bytes of the caller's.
     pub metadata: Vec<u8>,
     /// Bytes of the state.
@@ -111,7 +109,7 @@ pub struct RestoredSequence {
     pub n_tokens: usize,
     /// Which positions a rollback reaches in which way, as [`Context::positions`].
     pub positions: Vec<CostRange>,
-    /// The state of its samplers, if that was saved.
+    /// The state of its samplers, if that was saved; [`Chain::resume`] goes on from there.
     pub sampler: Option<sampler::State>,
 }
 
@@ -119,6 +117,11 @@ impl Restored {
     /// Return the id of the sequence; of the first, if there are several.
     pub fn seq(&self) -> SeqId {
         self.sequences.first().map_or_else(SeqId::default, |sequence| sequence.seq)
+    }
+
+    /// Return the state of the samplers of the first sequence, if that was saved.
+    pub fn sampler(&self) -> Option<&sampler::State> {
+        self.sequences.first()?.sampler.as_ref()
     }
 }
 

@@ -4,7 +4,7 @@
 //! bytes while the parser reports a truncated file, and stops when the parser is content.
 
 use super::Gguf;
-use crate::error::Error;
+use crate::error::{Error, StreamError};
 use alloc::vec::Vec;
 use backstitch_kv::io::Read;
 
@@ -45,7 +45,7 @@ fn fill(input: &mut dyn Read, bytes: &mut Vec<u8>, wanted: usize) -> Result<bool
     bytes.resize(wanted, 0);
     let mut is_end = false;
     while let Some(rest @ [_, ..]) = bytes.get_mut(len..) {
-        match input.read(rest).map_err(Error::Stream)? {
+        match input.read(rest).map_err(|error| Error::Stream(StreamError(error)))? {
             0 => {
                 is_end = true;
                 break;

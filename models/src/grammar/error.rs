@@ -54,10 +54,11 @@ pub struct Place {
 /// assert!(matches!(&error, GrammarError::Syntax { place, .. } if place.line == 2));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GrammarError {
     /// The text breaks the rules of its language.
+    #[error("{language}, {place}: {}; expected {wanted}", found_or_end(.found))]
     Syntax {
         /// The language of the text.
         language: Language,
@@ -69,6 +70,7 @@ pub enum GrammarError {
         wanted: String,
     },
     /// A GBNF rule names one that the grammar does not define.
+    #[error("GBNF grammar, {place}: rule {name:?} is not defined; add `{name} ::= ...`")]
     UnknownRule {
         /// The place of the name.
         place: Place,
@@ -76,6 +78,10 @@ pub enum GrammarError {
         name: String,
     },
     /// A GBNF rule can begin with itself, before any character.
+    #[error(
+        "GBNF grammar, {place}: rule {name:?} can begin with itself; write repetition as `x*` or put the \
+         recursion behind a character"
+    )]
     LeftRecursion {
         /// The place of the rule's definition.
         place: Place,
@@ -83,6 +89,7 @@ pub enum GrammarError {
         name: String,
     },
     /// A GBNF rule names a token that the vocabulary does not have.
+    #[error("GBNF grammar, {place}: {text:?} is not one token of this vocabulary")]
     UnknownToken {
         /// The place of the token.
         place: Place,
@@ -90,6 +97,7 @@ pub enum GrammarError {
         text: String,
     },
     /// A JSON schema asks for something that is not supported.
+    #[error("JSON schema, at {pointer:?}: {problem}")]
     Schema {
         /// The place of the keyword, as a JSON pointer.
         pointer: String,
@@ -97,6 +105,7 @@ pub enum GrammarError {
         problem: String,
     },
     /// Something is larger than a grammar may be.
+    #[error("the grammar has {found} {what}; at most {limit} are accepted")]
     TooLarge {
         /// The thing that is too large, with its unit.
         what: &'static str,
@@ -106,6 +115,7 @@ pub enum GrammarError {
         limit: usize,
     },
     /// The grammar cannot be compiled for a reason that its text does not show.
+    #[error("the {language} cannot be compiled: {reason}")]
     Compile {
         /// The language of the text.
         language: Language,
@@ -113,16 +123,19 @@ pub enum GrammarError {
         reason: String,
     },
     /// The vocabulary cannot be indexed.
+    #[error("the vocabulary cannot be used with grammars: {reason}")]
     Vocabulary {
         /// The reason.
         reason: String,
     },
     /// A token is not one of those that the grammar allows now. The matcher has not changed.
+    #[error("token {} is not allowed here by the grammar", .token.0)]
     Token {
         /// The token.
         token: Token,
     },
     /// More tokens should be taken back than were accepted. The matcher has not changed.
+    #[error("cannot take back {found} tokens: the grammar has accepted {limit}")]
     Rollback {
         /// The number of tokens to take back.
         found: usize,
@@ -131,6 +144,7 @@ pub enum GrammarError {
     },
     /// The grammar became too complex at this point of the text, or no token of the vocabulary can
     /// continue it. A rollback to an earlier point makes the matcher usable again.
+    #[error("the grammar allows no token here: {reason}")]
     Stuck {
         /// The reason.
         reason: String,
@@ -154,42 +168,13 @@ impl fmt::Display for Place {
     }
 }
 
-impl fmt::Display for GrammarError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Syntax { language, place, found, wanted } if found.is_empty() => {
-                write!(f, "{language}, {place}: the text ends; expected {wanted}")
-            }
-            Self::Syntax { language, place, found, wanted } => {
-                write!(f, "{language}, {place}: found {found:?}; expected {wanted}")
-            }
-            Self::UnknownRule { place, name } => {
-                write!(f, "GBNF grammar, {place}: rule {name:?} is not defined; add `{name} ::= ...`")
-            }
-            Self::LeftRecursion { place, name } => write!(
-                f,
-                "GBNF grammar, {place}: rule {name:?} can begin with itself; write repetition as `x*` or \
-                 put the recursion behind a character"
-            ),
-            Self::UnknownToken { place, text } => {
-                write!(f, "GBNF grammar, {place}: {text:?} is not one token of this vocabulary")
-            }
-            Self::Schema { pointer, problem } => write!(f, "JSON schema, at {pointer:?}: {problem}"),
-            Self::TooLarge { what, found, limit } => {
-                write!(f, "the grammar has {found} {what}; at most {limit} are accepted")
-            }
-            Self::Compile { language, reason } => write!(f, "the {language} cannot be compiled: {reason}"),
-            Self::Vocabulary { reason } => write!(f, "the vocabulary cannot be used with grammars: {reason}"),
-            Self::Token { token } => write!(f, "token {} is not allowed here by the grammar", token.0),
-            Self::Rollback { found, limit } => {
-                write!(f, "cannot take back {found} tokens: the grammar has accepted {limit}")
-            }
-            Self::Stuck { reason } => write!(f, "the grammar allows no token here: {reason}"),
-        }
-    }
+/// Return the text that was found, or that it ends.
+fn found_or_end(found: &str) -> impl fmt::Display {
+    fmt::from_fn(move |f| match found {
+        "" => f.write_str("the text ends"),
+        found => write!(f, "found {found:?}"),
+    })
 }
-
-impl core::error::Error for GrammarError {}
 
 /// Return `text` up to about `limit` bytes, for messages.
 pub(super) fn shortened(text: &str, limit: usize) -> String {

@@ -9,7 +9,6 @@
 //! [`Windows`](super::Windows) without a stride.
 
 use alloc::vec::Vec;
-use core::fmt;
 
 use backstitch_kv::Token;
 use backstitch_kv::io::{self, Read, Write};
@@ -31,16 +30,23 @@ const RANGE: f32 = 16.0;
 /// let found = BaseReader::new(&b"no such file"[..], 100);
 /// assert!(matches!(found.err(), Some(BaseError::Magic)));
 /// ```
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BaseError {
     /// Reading or writing failed.
-    Io(io::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
     /// The file ends early.
+    #[error("the file of probabilities ends early; write it again")]
     End,
     /// The file does not begin as such files do.
+    #[error("this is not a file of probabilities; write one with --kl-divergence-base")]
     Magic,
     /// The vocabulary has another size than the model's.
+    #[error(
+        "the probabilities are of a vocabulary of {found} tokens, and the model has {wanted}; compare models \
+         with the same vocabulary"
+    )]
     Vocab {
         /// The size in the file.
         found: u32,
@@ -48,6 +54,7 @@ pub enum BaseError {
         wanted: usize,
     },
     /// The windows have a size or a number that no evaluation has.
+    #[error("the file has {n} windows of {n_ctx} tokens, which no evaluation has")]
     Windows {
         /// The tokens of a window.
         n_ctx: u32,
@@ -55,6 +62,7 @@ pub enum BaseError {
         n: u32,
     },
     /// A token is not in the vocabulary.
+    #[error("token {index} of the file is {found}, which is not in the vocabulary")]
     Token {
         /// The index of the token in the file.
         index: usize,
@@ -62,50 +70,17 @@ pub enum BaseError {
         found: u32,
     },
     /// A scale or a least logarithm is not a number that can be.
+    #[error("row {index} of the file has a scale that is not a number")]
     Row {
         /// The index of the row in the file.
         index: u64,
     },
     /// The allocator refused memory.
+    #[error("out of memory: {n_bytes} bytes for the probabilities")]
     OutOfMemory {
         /// The number of bytes asked for.
         n_bytes: u64,
     },
-}
-
-impl fmt::Display for BaseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => write!(f, "{error}"),
-            Self::End => f.write_str("the file of probabilities ends early; write it again"),
-            Self::Magic => {
-                f.write_str("this is not a file of probabilities; write one with --kl-divergence-base")
-            }
-            Self::Vocab { found, wanted } => write!(
-                f,
-                "the probabilities are of a vocabulary of {found} tokens, and the model has {wanted}; \
-                 compare models with the same vocabulary"
-            ),
-            Self::Windows { n_ctx, n } => {
-                write!(f, "the file has {n} windows of {n_ctx} tokens, which no evaluation has")
-            }
-            Self::Token { index, found } => {
-                write!(f, "token {index} of the file is {found}, which is not in the vocabulary")
-            }
-            Self::Row { index } => write!(f, "row {index} of the file has a scale that is not a number"),
-            Self::OutOfMemory { n_bytes } => {
-                write!(f, "out of memory: {n_bytes} bytes for the probabilities")
-            }
-        }
-    }
-}
-
-impl core::error::Error for BaseError {}
-
-impl From<io::Error> for BaseError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
 }
 
 /// Return the bytes of a row.

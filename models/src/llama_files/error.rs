@@ -1,8 +1,6 @@
 //! Errors of reading and writing files of llama.cpp.
 
 use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
 use backstitch_kv::{Pos, Size};
 use core::fmt;
 
@@ -65,10 +63,14 @@ impl fmt::Display for Wanted {
 }
 
 /// Why a file cannot be read, or cannot be written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The file ends too early.
+    #[error(
+        "{section}: the file ends in {field} at byte {offset}; {} are missing",
+        Size(.need.saturating_sub(*.have))
+    )]
     Truncated {
         /// Part of the file.
         section: Section,
@@ -82,6 +84,10 @@ pub enum Error {
         have: u64,
     },
     /// Bytes follow what is known.
+    #[error(
+        "{} from byte {offset} on belong to nothing; the file is of another model or version",
+        Size(*.n_bytes)
+    )]
     Trailing {
         /// The first of them.
         offset: u64,
@@ -89,6 +95,7 @@ pub enum Error {
         n_bytes: u64,
     },
     /// A number is not what the model, or reason, wants.
+    #[error("{section}: {field} at byte {offset} is {found}, wanted {wanted}")]
     Field {
         /// Part of the file.
         section: Section,
@@ -102,6 +109,7 @@ pub enum Error {
         wanted: Wanted,
     },
     /// The session is of another architecture.
+    #[error("header: the session at byte {offset} is of architecture {found:?}, the model of {wanted:?}")]
     Architecture {
         /// The first byte of its name.
         offset: u64,
@@ -111,6 +119,7 @@ pub enum Error {
         wanted: Box<str>,
     },
     /// The positions of a sequence do not follow each other.
+    #[error("cache {cache}: sequence {sequence} has position {found} where {wanted} should be")]
     Hole {
         /// The cache.
         cache: u8,
@@ -122,6 +131,10 @@ pub enum Error {
         wanted: Pos,
     },
     /// Cells that the next token sees are not there.
+    #[error(
+        "cache {cache}: sequence {sequence} is whole from position {found} on, but its next token sees \
+         {wanted}; re-evaluate it"
+    )]
     Window {
         /// The cache.
         cache: u8,
@@ -133,6 +146,7 @@ pub enum Error {
         wanted: Pos,
     },
     /// Layers disagree about where a sequence ends.
+    #[error("{section}: sequence {sequence} ends with {}, elsewhere with {}", end(*.found), end(*.wanted))]
     Ends {
         /// Which part disagrees with the first cache.
         section: Section,
@@ -144,6 +158,7 @@ pub enum Error {
         wanted: Option<Pos>,
     },
     /// Sequences share cells in a way that only copies of most of them could show.
+    #[error("cache {cache}: shared cells need {n_blocks} blocks, more than {limit}")]
     Scattered {
         /// The cache.
         cache: u8,
@@ -153,25 +168,37 @@ pub enum Error {
         limit: u64,
     },
     /// Files of this kind cannot be read or written for this model, or cannot hold this.
+    #[error("llama.cpp's files are not supported for {what}")]
     Unsupported {
         /// Kind of model or content.
         what: &'static str,
     },
     /// The layout contradicts itself.
+    #[error("the layout's {what} contradict each other")]
     Layout {
         /// Parts that do not fit each other.
         what: &'static str,
     },
     /// The content to be written is not of the layout's shape, or is incomplete.
+    #[error("what is to be written does not fit the model: {what}")]
     Content {
         /// Part that does not fit.
         what: &'static str,
     },
     /// The allocator refused.
+    #[error("no memory for {}; free some", Size(*.bytes))]
     OutOfMemory {
         /// Bytes asked for.
         bytes: u64,
     },
+}
+
+/// Return the end of a sequence in words.
+fn end(last: Option<Pos>) -> impl fmt::Display {
+    fmt::from_fn(move |f| match last {
+        Some(pos) => write!(f, "position {pos}"),
+        None => f.write_str("nothing"),
+    })
 }
 
 impl From<backstitch_kv::Error> for Error {
@@ -182,53 +209,3 @@ impl From<backstitch_kv::Error> for Error {
         }
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Truncated { section, field, offset, need, have } => {
-                let missing = Size(need.saturating_sub(*have));
-                write!(f, "{section}: the file ends in {field} at byte {offset}; {missing} are missing")
-            }
-            Error::Trailing { offset, n_bytes } => {
-                let n = Size(*n_bytes);
-                write!(
-                    f,
-                    "{n} from byte {offset} on belong to nothing; the file is of another model or version"
-                )
-            }
-            Error::Field { section, field, offset, found, wanted } => {
-                write!(f, "{section}: {field} at byte {offset} is {found}, wanted {wanted}")
-            }
-            Error::Architecture { offset, found, wanted } => {
-                write!(
-                    f,
-                    "header: the session at byte {offset} is of architecture {found:?}, the model of {wanted:?}"
-                )
-            }
-            Error::Hole { cache, sequence, found, wanted } => {
-                write!(f, "cache {cache}: sequence {sequence} has position {found} where {wanted} should be")
-            }
-            Error::Window { cache, sequence, found, wanted } => write!(
-                f,
-                "cache {cache}: sequence {sequence} is whole from position {found} on, but its next token sees {wanted}; re-evaluate it"
-            ),
-            Error::Ends { section, sequence, found, wanted } => {
-                let end = |pos: &Option<Pos>| {
-                    pos.map_or_else(|| String::from("nothing"), |pos| format!("position {pos}"))
-                };
-                let (found, wanted) = (end(found), end(wanted));
-                write!(f, "{section}: sequence {sequence} ends with {found}, elsewhere with {wanted}")
-            }
-            Error::Scattered { cache, n_blocks, limit } => {
-                write!(f, "cache {cache}: shared cells need {n_blocks} blocks, more than {limit}")
-            }
-            Error::Unsupported { what } => write!(f, "llama.cpp's files are not supported for {what}"),
-            Error::Layout { what } => write!(f, "the layout's {what} contradict each other"),
-            Error::Content { what } => write!(f, "what is to be written does not fit the model: {what}"),
-            Error::OutOfMemory { bytes } => write!(f, "no memory for {}; free some", Size(*bytes)),
-        }
-    }
-}
-
-impl core::error::Error for Error {}

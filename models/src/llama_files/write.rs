@@ -38,30 +38,15 @@ pub fn export(
     snapshot.shape.groups.iter().try_for_each(check_group)?;
     check_options(snapshot.sequences.len(), form, options)?;
     let groups = matched(&snapshot.shape, &layout.shape)?;
-    let writer = Writer { content, snapshot, tokens, layout, form, options, groups };
-    let mut out = Vec::new();
-    writer.head(&mut out)?;
+    let mut writer = Writer { content, snapshot, tokens, layout, form, options, groups, out: Vec::new() };
+    writer.head()?;
     for (index, &group) in (0..).zip(&layout.caches) {
-        writer.cache(&mut out, index, group)?;
+        writer.cache(index, group)?;
     }
     if let Some(recurrent) = &layout.recurrent {
-        writer.states(&mut out, recurrent.n_layer)?;
+        writer.states(recurrent.n_layer)?;
     }
-    Ok(out)
-}
-
-fn put(out: &mut Vec<u8>, number: u32) {
-    out.extend_from_slice(&number.to_le_bytes());
-}
-
-fn put_pos(out: &mut Vec<u8>, pos: Pos) {
-    out.extend_from_slice(&pos.0.to_le_bytes());
-}
-
-fn put_len(out: &mut Vec<u8>, n: usize) -> Result<(), Error> {
-    let number = u32::try_from(n).map_err(|_| Error::Unsupported { what: "lists of 2^32 entries" })?;
-    put(out, number);
-    Ok(())
+    Ok(writer.out)
 }
 
 struct Writer<'a> {
@@ -73,25 +58,41 @@ struct Writer<'a> {
     options: &'a Options,
     /// For each group of the layout's shape, that of the content.
     groups: Vec<usize>,
+    /// The bytes so far.
+    out: Vec<u8>,
 }
 
 impl<'a> Writer<'a> {
-    fn head(&self, out: &mut Vec<u8>) -> Result<(), Error> {
+    fn put(&mut self, number: u32) {
+        self.out.extend_from_slice(&number.to_le_bytes());
+    }
+
+    fn put_u64(&mut self, number: u64) {
+        self.out.extend_from_slice(&number.to_le_bytes());
+    }
+
+    fn put_len(&mut self, n: usize) -> Result<(), Error> {
+        let number = u32::try_from(n).map_err(|_| Error::Unsupported { what: "lists of 2^32 entries" })?;
+        self.put(number);
+        Ok(())
+    }
+
+    fn head(&mut self) -> Result<(), Error> {
         let numbers = match self.form {
             Form::Session => [SESSION_MAGIC, SESSION_VERSION],
             Form::Sequence => [SEQUENCE_MAGIC, SEQUENCE_VERSION],
             Form::Buffer => [BUFFER_MAGIC, self.options.sequence],
         };
-        numbers.iter().for_each(|&number| put(out, number));
+        numbers.into_iter().for_each(|number| self.put(number));
         if self.form != Form::Buffer {
-            put_len(out, self.tokens.len())?;
+            self.put_len(self.tokens.len())?;
             for token in self.tokens {
-                put(out, token.0);
+                self.put(token.0);
             }
         }
         if self.form == Form::Session {
-            put_len(out, self.layout.architecture.len())?;
-            out.extend_from_slice(self.layout.architecture.as_bytes());
+            self.put_len(self.layout.architecture.len())?;
+            self.out.extend_from_slice(self.layout.architecture.as_bytes());
         }
         Ok(())
     }
@@ -102,44 +103,44 @@ impl<'a> Writer<'a> {
         (first..).zip(&self.snapshot.sequences)
     }
 
-    fn cache(&self, out: &mut Vec<u8>, index: u8, group: Option<usize>) -> Result<(), Error> {
+    fn cache(&mut self, index: u8, group: Option<usize>) -> Result<(), Error> {
         let n_stream = self.options.n_stream;
-        put(out, n_stream);
+        self.put(n_stream);
         let group = group.map(|group| self.groups[group]);
         for stream in 0..n_stream {
             let entries = self.entries(index, group, (n_stream > 1).then_some(stream))?;
-            put_len(out, entries.len())?;
+            self.put_len(entries.len())?;
             if entries.is_empty() {
                 continue;
             }
-            entries.iter().for_each(|entry| self.meta(out, entry));
-            put(out, self.options.v_trans.into());
+            entries.iter().for_each(|entry| self.meta(entry));
+            self.put(self.options.v_trans.into());
             let group = group.map(|group| (group, &self.snapshot.shape.groups[group]));
-            put_len(out, group.map_or(0, |(_, group)| group.layers.len()))?;
+            self.put_len(group.map_or(0, |(_, group)| group.layers.len()))?;
             // Neither keys nor values are rotated against the errors of quantised caches.
-            put(out, 0);
-            put(out, 0);
+            self.put(0);
+            self.put(0);
             if let Some((index, group)) = group {
-                self.data(out, index, group, &entries)?;
+                self.data(index, group, &entries)?;
             }
         }
         Ok(())
     }
 
-    fn meta(&self, out: &mut Vec<u8>, entry: &Entry) {
-        put_pos(out, entry.pos);
-        put(out, entry.ids.len() as u32);
+    fn meta(&mut self, entry: &Entry) {
+        let pos = entry.pos.0.cast_unsigned();
+        self.put(pos);
+        self.put(entry.ids.len() as u32);
         if self.layout.axes {
-            put_pos(out, entry.pos);
-            put_pos(out, entry.pos);
+            self.put(pos);
+            self.put(pos);
             let token = usize::try_from(entry.pos.0).ok().and_then(|pos| self.tokens.get(pos));
-            let none = u32::from_le_bytes(tokens::NONE.to_le_bytes());
-            put(out, token.map_or(none, |token| token.0));
+            self.put(token.map_or(tokens::NONE.cast_unsigned(), |token| token.0));
         }
-        entry.ids.iter().for_each(|&id| put(out, id));
+        entry.ids.iter().for_each(|&id| self.put(id));
     }
 
-    fn states(&self, out: &mut Vec<u8>, n_layer: u32) -> Result<(), Error> {
+    fn states(&mut self, n_layer: u32) -> Result<(), Error> {
         // Each state once, with the sequences that share it.
         let mut states: Vec<(u32, Pos, Vec<u32>)> = Vec::new();
         for (id, sequence) in self.sequences() {
@@ -149,24 +150,24 @@ impl<'a> Writer<'a> {
                 None => states.push((state, sequence.last, [id].into())),
             }
         }
-        put_len(out, states.len())?;
+        self.put_len(states.len())?;
         for (_, last, ids) in &states {
             let ids = if self.form == Form::Session { &ids[..] } else { &[] };
-            put_pos(out, *last);
-            put_len(out, ids.len())?;
-            ids.iter().for_each(|&id| put(out, id));
+            self.put(last.0.cast_unsigned());
+            self.put_len(ids.len())?;
+            ids.iter().for_each(|&id| self.put(id));
         }
-        put(out, 0);
-        put(out, n_layer);
-        let numbers: Vec<Vec<&[f32]>> =
-            states.iter().map(|state| self.content.state(state.0 as usize)).collect();
+        self.put(0);
+        self.put(n_layer);
+        let content = self.content;
+        let numbers: Vec<_> = states.iter().map(|state| content.state(state.0 as usize)).collect();
         for row in [Row::R, Row::S] {
             let mut first = 0;
             for layer in 0..self.layout.shape.recurrent.len() {
-                put(out, type_number(CellType::F32));
-                out.extend_from_slice(&(self.layout.row_len(layer, row) * 4).to_le_bytes());
+                self.put(type_number(CellType::F32));
+                self.put_u64(self.layout.row_len(layer, row) * 4);
                 for numbers in &numbers {
-                    self.row(out, layer, row, numbers.get(first..).unwrap_or_default())?;
+                    self.row(layer, row, numbers.get(first..).unwrap_or_default())?;
                 }
                 first += self.layout.pieces(layer).count();
             }
@@ -176,13 +177,13 @@ impl<'a> Writer<'a> {
 
     /// Return the pieces of a layer's state, of which `numbers` has this layer's first, that belong
     /// to a row.
-    fn row(&self, out: &mut Vec<u8>, layer: usize, row: Row, numbers: &[&[f32]]) -> Result<(), Error> {
+    fn row(&mut self, layer: usize, row: Row, numbers: &[&[f32]]) -> Result<(), Error> {
         let mut numbers = numbers.iter();
         for (piece, len) in self.layout.pieces(layer) {
             let numbers = numbers.next().filter(|numbers| numbers.len() == len);
             let numbers = numbers.ok_or(Error::Content { what: "its states" })?;
             if piece.row == row {
-                give(piece.order, numbers, out);
+                give(piece.order, numbers, &mut self.out);
             }
         }
         Ok(())

@@ -55,7 +55,7 @@ fn sections_of_a_later_version_are_skipped_where_they_may_be() {
     let (target, options) = (SeqId(2), RestoreOptions::default());
     let restored = ctx.seq_state_read_bytes(target, &as_of_later(&bytes, &extra, true), &options).unwrap();
     assert!(
-        restored.sampler.is_none() && restored.metadata.is_empty() && ctx.logits_at_hand(target).is_none()
+        restored.sampler().is_none() && restored.metadata.is_empty() && ctx.logits_at_hand(target).is_none()
     );
     assert_eq!(ctx.tokens(target).unwrap(), ctx.tokens(seq).unwrap());
     ctx.release(target).unwrap();

@@ -41,7 +41,7 @@ fn a_context_comes_back_from_its_file() {
     let mut other = context(&model, CellType::F16);
     let restored = other.restore_all(&path).unwrap();
     assert_eq!((restored.sequences.len(), restored.metadata.as_slice()), (2, &b"two"[..]));
-    assert_eq!(restored.sampler, Some(chain.state()));
+    assert_eq!(restored.sampler(), Some(&chain.state()));
     for seq in [a, b] {
         assert_eq!(seen(&other, seq), seen(&ctx, seq));
     }

@@ -209,7 +209,7 @@ fn samplers_and_the_callers_bytes_come_back_too() {
     let restored = restore(&mut other, SeqId(0), &bytes);
     assert_eq!(restored.metadata, b"a title");
     let mut resumed = Chain::new(n_vocab, &settings.seed(1));
-    resumed.resume(&restored.sampler.unwrap()).unwrap();
+    resumed.resume(restored.sampler().unwrap()).unwrap();
     assert_eq!(story(&mut other, SeqId(0), &mut resumed), story(&mut ctx, a, &mut chain));
 }
 

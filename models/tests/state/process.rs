@@ -63,7 +63,7 @@ fn the_other_process() {
         std::thread::sleep(std::time::Duration::from_secs(60));
     } else {
         let restored = ctx.restore(name).unwrap();
-        chain.resume(restored.sampler.as_ref().unwrap()).unwrap();
+        chain.resume(restored.sampler().unwrap()).unwrap();
         let told = story(&mut ctx, restored.seq(), &mut chain);
         println!("\ntold {told}");
     }

@@ -69,15 +69,14 @@ impl Chat<'_> {
         }
         let stamp = self.places.iter().find(|place| place.path == path).and_then(|place| place.stamp);
         let models = [&self.args.model.model, &self.args.speculation.draft_model].map(|path| path.as_deref());
-        let target = Target::check_continued(&path, option, Kind::State, stamp, &models)?;
+        let target = Target::check(&path, option, Kind::State, &models)?.continuing(stamp);
         let metadata = self.metadata().to_string();
         let (fingerprint, tokens) = (self.session.fingerprint(), self.session.tokens().to_vec());
-        let text = Text { model: &fingerprint, tokens: &tokens };
-        target.expect_text(text, Saving::Chat).or_else(|error| if force { Ok(()) } else { Err(error) })?;
+        let text = Text { model: &fingerprint, tokens: &tokens, saving: Saving::Chat };
+        target.expect_text(text).or_else(|error| if force { Ok(()) } else { Err(error) })?;
         let progress = Progress::endless("saving");
-        let (path, saved) = target.save(text, Saving::Chat, force, |path, watch| {
-            self.session.save_branches(path, metadata.as_bytes(), watch)
-        })?;
+        let (path, saved) = target
+            .save(text, force, |path, watch| self.session.save_branches(path, metadata.as_bytes(), watch))?;
         drop(progress);
         if self.args.verbose || option != "--save" {
             let (name, written) = (one_line(&path.display().to_string()), bytes(saved.container.written));

@@ -3,7 +3,7 @@
 //! Every byte is compared with its checksum, and the descriptions with each other. No model is
 //! needed.
 
-use super::{check_bytes, container, open};
+use super::check_bytes;
 use crate::args::CheckArgs;
 use crate::error::Error;
 use crate::output::{Output, bytes, counted, one_line};
@@ -16,8 +16,8 @@ use crate::saved;
 /// - [`Error::Refused`] if the file is no saved state.
 /// - [`Error::Terminal`] if the output fails.
 pub fn run(args: &CheckArgs) -> Result<(), Error> {
-    let file = open(&args.path)?;
-    let container = container(&args.path, &file)?;
+    let file = saved::open(&args.path)?;
+    let container = saved::container(&args.path, &file)?;
     check_bytes(&args.path, &container)?;
     let saved = saved::parse(&args.path, &container)?;
     let mut out = Output::new(false);

@@ -4,7 +4,7 @@
 //! llama.cpp hold cells and recurrent states only, and nothing in them says which model they belong
 //! to; both are reported, because converting back does not restore what was lost.
 
-use super::{at, container, expect_model, open};
+use super::expect_model;
 use crate::args::{ConvertArgs, LlamaForm};
 use crate::error::{Error, of_engine, of_file};
 use crate::interrupt::Stoppable;
@@ -15,7 +15,7 @@ use crate::saved;
 use crate::target::{Kind, Saving, Target, Text, is_llama};
 use backstitch_kv::file::Buffer;
 use backstitch_kv::io::ReadAt;
-use backstitch_kv::storage::{self, Scope, StateFile};
+use backstitch_kv::storage::{Scope, StateFile};
 use backstitch_models::llama_files::{Form, Options};
 use backstitch_models::{
     Context, Error as ModelError, Model, RestoreOptions, Restored, SaveOptions, SavedContext,
@@ -31,9 +31,9 @@ use std::io::Write;
 /// - [`Error::Engine`] if the model cannot be loaded.
 /// - [`Error::NotSaved`] or [`Error::Write`] if the new file cannot be written.
 pub fn run(args: &ConvertArgs) -> Result<(), Error> {
-    let file = open(&args.path)?;
+    let file = saved::open(&args.path)?;
     let mut front = [0; 8];
-    let n = file.read_at(0, &mut front).map_err(|error| at(&args.path, storage::Error::Io(error)))?;
+    let n = file.read_at(0, &mut front).map_err(|error| Error::of_state(&args.path, error.into()))?;
     let is_import = n >= 4 && is_llama(&front);
     let kind = if is_import { Kind::State } else { Kind::LlamaState };
     let read = [Some(args.path.as_path()), args.model.model.as_deref()];
@@ -43,7 +43,7 @@ pub fn run(args: &ConvertArgs) -> Result<(), Error> {
 
 /// Convert a saved state to a file of llama.cpp.
 fn export(args: &ConvertArgs, target: &Target<'_>, file: &StateFile) -> Result<(), Error> {
-    let container = container(&args.path, file)?;
+    let container = saved::container(&args.path, file)?;
     let saved = saved::parse(&args.path, &container)?;
     let model = model::open(&args.model, model::n_threads(None))?;
     expect_model(&args.path, &container, &model, &args.model)?;
@@ -114,15 +114,15 @@ fn import(args: &ConvertArgs, target: &Target<'_>, front: [u8; 8]) -> Result<(),
             Ok(restored) => break (ctx, restored),
         }
     };
-    let text = Text { model: &ctx.fingerprint(), tokens: ctx.tokens(restored.seq())? };
+    let tokens = ctx.tokens(restored.seq())?;
+    let text = Text { model: &ctx.fingerprint(), tokens, saving: Saving::Imported };
     if !args.force {
-        target.expect_text(text, Saving::Imported)?;
+        target.expect_text(text)?;
     }
     let _finish = Stoppable::begin();
     let one = (restored.sequences.len() == 1).then(|| restored.seq());
-    let (output, saved) = target.save(text, Saving::Imported, args.force, |path, watch| {
-        ctx.save_watched(one, path, &SaveOptions::default(), watch)
-    })?;
+    let (output, saved) = target
+        .save(text, args.force, |path, watch| ctx.save_watched(one, path, &SaveOptions::default(), watch))?;
     drop(progress);
     let n = counted(restored.sequences.len(), "sequence");
     note("note", format_args!("{n} to {}, {}", output.display(), bytes(saved.container.bytes)));

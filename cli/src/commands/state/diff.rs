@@ -3,7 +3,7 @@
 //! Both files are checked completely first: a damaged byte must not show up as a difference between
 //! texts.
 
-use super::{check_bytes, container, open};
+use super::check_bytes;
 use crate::args::DiffArgs;
 use crate::error::{Error, of_state};
 use crate::output::{Output, one_line};
@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 /// - [`Error::State`] or [`Error::Refused`] if a file is damaged or no saved state.
 /// - [`Error::Terminal`] if the output fails.
 pub fn run(args: &DiffArgs) -> Result<(), Error> {
-    let (file_a, file_b) = (open(&args.a)?, open(&args.b)?);
-    let (a, b) = (container(&args.a, &file_a)?, container(&args.b, &file_b)?);
+    let (file_a, file_b) = (saved::open(&args.a)?, saved::open(&args.b)?);
+    let (a, b) = (saved::container(&args.a, &file_a)?, saved::container(&args.b, &file_b)?);
     check_bytes(&args.a, &a)?;
     check_bytes(&args.b, &b)?;
     let a = saved::parse(&args.a, &a)?;

@@ -5,7 +5,7 @@
 
 mod json;
 
-use super::{container, expect_fingerprint, open};
+use super::expect_fingerprint;
 use crate::args::{InspectStateArgs, ModelArgs};
 use crate::error::Error;
 use crate::model;
@@ -27,8 +27,8 @@ use std::path::Path;
 /// - [`Error::Engine`] if the model that `--text` needs cannot be loaded.
 /// - [`Error::Terminal`] if the output fails.
 pub fn run(args: &InspectStateArgs) -> Result<(), Error> {
-    let file = open(&args.path)?;
-    let container = container(&args.path, &file)?;
+    let file = saved::open(&args.path)?;
+    let container = saved::container(&args.path, &file)?;
     let saved = saved::parse(&args.path, &container)?;
     let mut out = Output::new(args.json);
     if args.text {

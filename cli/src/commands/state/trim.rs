@@ -3,7 +3,7 @@
 //! The state is restored, rolled back and saved by the library, so the result is the state that the
 //! remaining tokens alone would have made.
 
-use super::{at, container, expect_model, open};
+use super::expect_model;
 use crate::args::TrimArgs;
 use crate::error::Error;
 use crate::interrupt::Stoppable;
@@ -28,9 +28,9 @@ pub fn run(args: &TrimArgs) -> Result<(), Error> {
     let input = Some(args.path.as_path());
     let read = [args.model.model.as_deref()];
     let target = Target::check_in_place(&args.output, "-o", Kind::State, input, &read)?;
-    let file = open(&args.path)?;
-    let container = container(&args.path, &file)?;
-    container.expect_scope(Scope::Sequence).map_err(|error| at(&args.path, error))?;
+    let file = saved::open(&args.path)?;
+    let container = saved::container(&args.path, &file)?;
+    container.expect_scope(Scope::Sequence).map_err(|error| Error::of_state(&args.path, error))?;
     let saved = saved::parse(&args.path, &container)?;
     let [sequence] = saved.sequences.as_slice() else {
         let n = counted(saved.sequences.len(), "sequence");
@@ -44,9 +44,9 @@ pub fn run(args: &TrimArgs) -> Result<(), Error> {
     // An edited sequence, or one of another engine, may list fewer tokens than it has positions.
     let n_listed = args.to.saturating_sub(sequence.start.0.unsigned_abs()) as usize;
     let (tokens, _) = sequence.tokens.split_at(n_listed.min(sequence.tokens.len()));
-    let text = Text { model: container.fingerprint(), tokens };
+    let text = Text { model: container.fingerprint(), tokens, saving: Saving::All };
     if !args.force {
-        target.expect_text(text, Saving::All)?;
+        target.expect_text(text)?;
     }
     let model = model::open(&args.model, model::n_threads(None))?;
     expect_model(&args.path, &container, &model, &args.model)?;
@@ -60,7 +60,7 @@ pub fn run(args: &TrimArgs) -> Result<(), Error> {
     drop(progress);
     let progress = Progress::endless("saving");
     let _finish = Stoppable::begin();
-    let (output, written) = target.save(text, Saving::All, args.force, |path, watch| {
+    let (output, written) = target.save(text, args.force, |path, watch| {
         ctx.save_watched(Some(restored.seq()), path, &options, watch)
     })?;
     let written = written.container;

@@ -3,9 +3,8 @@
 use super::{RestoreOptions, Restored};
 use crate::context::{Context, History};
 use crate::error::Error;
-use crate::llama_files::{self, File, Form, Layout};
+use crate::llama_files::{self, File, Form, Layout, range};
 use alloc::vec::Vec;
-use backstitch_kv::snapshot::{Sees, Snapshot};
 use backstitch_kv::{Pos, SeqId, Token};
 
 impl Context {
@@ -89,9 +88,7 @@ impl Context {
         bytes: &[u8],
         options: &RestoreOptions<'_>,
     ) -> Result<Restored, Error> {
-        let layout = self.llama_layout()?;
-        let file = File::parse(bytes, &layout)?;
-        self.expect_form(&file, true)?;
+        let file = self.llama_file(bytes, true)?;
         let n = file.snapshot().sequences.len() as u32;
         if n > self.params.n_seq_max {
             return Err(Error::Sequence { seq: n - 1 });
@@ -122,15 +119,15 @@ impl Context {
         if seq.0 >= self.params.n_seq_max {
             return Err(Error::Sequence { seq: seq.0 });
         }
-        let layout = self.llama_layout()?;
-        let file = File::parse(bytes, &layout)?;
-        self.expect_form(&file, false)?;
+        let file = self.llama_file(bytes, false)?;
         self.take_file(&file, &[seq], options)
     }
 
-    fn expect_form(&self, file: &File<'_>, is_session: bool) -> Result<(), Error> {
+    /// Parse a file of this model that has to be a session, or that must not be one.
+    fn llama_file<'b>(&self, bytes: &'b [u8], is_session: bool) -> Result<File<'b>, Error> {
+        let file = File::parse(bytes, &self.llama_layout()?)?;
         if (file.form() == Form::Session) == is_session {
-            return Ok(());
+            return Ok(file);
         }
         let (one, all) = ("reading one sequence as a session", "reading a session as one sequence");
         Err(llama_files::Error::Unsupported { what: if is_session { one } else { all } }.into())
@@ -147,19 +144,17 @@ impl Context {
         let contents = contents.collect::<Result<_, Error>>()?;
         let fit = self.adopt(file.snapshot(), file, seqs, contents, options)?;
         let sequences = seqs.iter().map(|seq| self.restored(*seq)).collect();
-        let n_bytes = file.n_bytes();
-        Ok(Restored { sequences, sampler: None, metadata: Vec::new(), n_bytes, fit })
+        Ok(Restored { sequences, metadata: Vec::new(), n_bytes: file.n_bytes(), fit })
     }
 
     /// Return the tokens of a sequence of a file, as far as they are known.
     fn history_of(&self, file: &File<'_>, index: usize) -> Result<History, Error> {
         let mut history = History::new(self.params.n_ctx)?;
-        let snapshot = file.snapshot();
-        let Some((first, end)) = range_of(snapshot, index) else { return Ok(history) };
+        let ranges = file.snapshot().sequences.iter().map(|sequence| range(file.snapshot(), sequence));
+        let Some((first, last)) = ranges.clone().nth(index).flatten() else { return Ok(history) };
         history.make_foreign();
-        let n_held =
-            (0..snapshot.sequences.len()).filter(|&index| range_of(snapshot, index).is_some()).count();
-        let listed = usize::try_from(end.0).ok().and_then(|end| file.tokens().get(..end));
+        let n_held = ranges.flatten().count();
+        let listed = usize::try_from(last.0).ok().and_then(|last| file.tokens().get(..=last));
         let n_vocab = self.model.hparams().n_vocab;
         let is_sane = |tokens: &&[Token]| tokens.iter().all(|token| (token.0 as usize) < n_vocab);
         match listed.filter(|_| n_held == 1 && first == Pos::ZERO).filter(is_sane) {
@@ -172,20 +167,4 @@ impl Context {
         }
         Ok(history)
     }
-}
-
-/// Return the first position of a sequence of a snapshot, and the one after its last; none if it is
-/// empty.
-fn range_of(snapshot: &Snapshot, index: usize) -> Option<(Pos, Pos)> {
-    let sequence = snapshot.sequences.get(index)?;
-    let groups = snapshot.shape.groups.iter().zip(&snapshot.blocks).zip(&sequence.cells);
-    let of_all =
-        groups.clone().find(|((group, _), _)| group.sees == Sees::All).or_else(|| groups.clone().next());
-    let of_cells = of_all.and_then(|((_, blocks), cells)| {
-        let first = cells.positions(blocks).next()?;
-        let first = if cells.whole_from > Pos::ZERO { cells.start } else { first };
-        Some((first, cells.last_pos(blocks)?))
-    });
-    let range = of_cells.or_else(|| sequence.state.map(|state| (state.first, sequence.last)));
-    range.map(|(first, last)| (first, Pos(last.0.saturating_add(1))))
 }

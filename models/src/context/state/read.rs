@@ -55,9 +55,8 @@ impl Context {
             let sampler = saved.sampler.map(|sampler| (*sampler).clone());
             RestoredSequence { sampler, ..self.restored(seq) }
         };
-        let sequences: Vec<RestoredSequence> = saved.into_iter().zip(&seqs).map(with_sampler).collect();
-        let sampler = sequences.first().and_then(|first| first.sampler.clone());
-        Ok(Restored { sequences, sampler, metadata, n_bytes: container.committed_len(), fit })
+        let sequences = saved.into_iter().zip(&seqs).map(with_sampler).collect();
+        Ok(Restored { sequences, metadata, n_bytes: container.committed_len(), fit })
     }
 
     /// Return the set of each saved sequence, from those that the caller gave or that the sequences

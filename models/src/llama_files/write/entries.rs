@@ -1,7 +1,7 @@
 //! The cells that go into a file, in its order.
 
 use super::Writer;
-use crate::llama_files::{Error, Form};
+use crate::llama_files::{Error, Form, range};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use backstitch_core::cell::BLOCK_CELLS;
@@ -75,7 +75,7 @@ impl Writer<'_> {
     ) -> Result<Vec<Entry>, Error> {
         let mut entries = Vec::new();
         for (id, sequence) in sequences {
-            let Some((first, last)) = self.range(sequence) else { continue };
+            let Some((first, last)) = range(self.snapshot, sequence) else { continue };
             if i64::from(last.0) - i64::from(first.0) >= MOST {
                 return Err(Error::Unsupported { what: "caches of no layers with so many positions" });
             }
@@ -83,16 +83,6 @@ impl Writer<'_> {
             entries.extend((first.0..=last.0).map(entry));
         }
         Ok(entries)
-    }
-
-    /// Return the positions that a sequence reaches from and to, by what its first group and its
-    /// state know.
-    fn range(&self, sequence: &Sequence) -> Option<(Pos, Pos)> {
-        let Some((cells, blocks)) = sequence.cells.first().zip(self.snapshot.blocks.first()) else {
-            return sequence.state.map(|state| (state.first, sequence.last));
-        };
-        let (first, last) = (cells.positions(blocks).next()?, cells.last_pos(blocks)?);
-        Some((if cells.whole_from > Pos::ZERO { cells.start.min(first) } else { first }, last))
     }
 }
 
