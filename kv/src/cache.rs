@@ -30,12 +30,13 @@ mod slots;
 mod survey;
 pub(crate) mod table;
 pub(crate) mod view;
+mod window;
 
-pub(crate) use kv::WindowCells;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use layer::shift_cells;
 pub(crate) use paged::PagedCells;
 pub(crate) use recurrent::{CurrentState, HeldState, RecurrentCache};
+pub(crate) use window::WindowCells;
 
 use crate::error::Error;
 use crate::external::{Change, Home};

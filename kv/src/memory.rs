@@ -31,7 +31,7 @@ use crate::layer::LayerSpec;
 use crate::params::{Params, Sizes, check_layers};
 use crate::reserve;
 use crate::rollback::Checkpoints;
-use crate::snapshot::import::Reservation;
+use crate::snapshot::reservation::Reservation;
 use core::ops::Range;
 
 /// The memory of a model: KV caches, recurrent states and encoder output of its sequences.

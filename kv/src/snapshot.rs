@@ -40,6 +40,7 @@ mod check;
 pub(crate) mod export;
 pub(crate) mod import;
 mod owned;
+pub(crate) mod reservation;
 mod resume;
 
 use crate::cache::table::bits;

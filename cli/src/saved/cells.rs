@@ -3,12 +3,22 @@
 //! Cells are read block by block, in the order of positions of the sequence, so that a comparison
 //! needs the memory of one block on each side, however long the sequences are.
 
-use super::compare::Side;
 use backstitch_core::cell::CellLayout;
 use backstitch_kv::Pos;
-use backstitch_kv::snapshot::Source;
+use backstitch_kv::snapshot::{Sequence, Source};
 use backstitch_kv::storage::Error;
-use backstitch_models::SavedContext;
+use backstitch_models::{SavedContext, SavedSequence};
+
+/// A sequence of one of the states.
+#[derive(Clone, Copy)]
+pub struct Side<'a> {
+    /// The state.
+    pub saved: &'a SavedContext<'a>,
+    /// The sequence in the memory's part.
+    pub held: &'a Sequence,
+    /// The rest of the sequence.
+    pub own: &'a SavedSequence,
+}
 
 /// A place at which two sequences differ: the token or position if there is one, and a description.
 pub type Place = (Option<u64>, String);

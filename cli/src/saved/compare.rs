@@ -3,7 +3,7 @@
 //! States are compared by content. The number of saves, the order of sections and the blocks in
 //! which cells lie are accidents of how a state came about, and never differences.
 
-use super::cells::{self, Place};
+use super::cells::{self, Place, Side};
 use backstitch_kv::snapshot::{Group, Sequence, Shape, Source};
 use backstitch_kv::storage::Error;
 use backstitch_models::{SavedContext, SavedSequence};
@@ -89,17 +89,6 @@ fn samplers(a: &SavedContext<'_>, b: &SavedContext<'_>) -> String {
         (Some(_), None) => "only A has one".into(),
         _ => "only B has one".into(),
     }
-}
-
-/// A sequence of one of the states.
-#[derive(Clone, Copy)]
-pub struct Side<'a> {
-    /// The state.
-    pub saved: &'a SavedContext<'a>,
-    /// The sequence in the memory's part.
-    pub held: &'a Sequence,
-    /// The rest of the sequence.
-    own: &'a SavedSequence,
 }
 
 /// Return the sequences of a state.

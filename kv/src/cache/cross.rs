@@ -5,8 +5,8 @@
 //! only reads it, and forks share it.
 
 use super::operation::{Op, Pass};
-use super::paged::{PagedCells, tables};
-use super::table::BlockTable;
+use super::paged::PagedCells;
+use super::table::{BlockTable, tables};
 use super::view::{Attention, Cell, Visible};
 use crate::batch::Batch;
 use crate::batch::split::SplitBatch;

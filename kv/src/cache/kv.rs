@@ -1,12 +1,14 @@
 //! KV cache: keys and values of attention layers, in blocks that sequences share until they differ.
 //!
 //! The submodules hold what the cache does: `operations` on sequences, `append` for plans, `window`
-//! for cells behind a window, `admit` for questions before a plan, and `survey` for descriptions.
+//! for cells behind a window, `swap` for copies of shared blocks, `admit` for questions before a
+//! plan, and `survey` for descriptions.
 
 mod admit;
 mod append;
 mod operations;
 mod survey;
+mod swap;
 mod window;
 
 use super::paged::PagedCells;
@@ -24,8 +26,7 @@ use crate::reserve;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-pub(super) use append::{Swap, copies};
-pub(crate) use window::WindowCells;
+pub(super) use swap::{Swap, copies};
 
 /// Slots that the tokens of a plan see through one window. Layers of a cache may differ in their
 /// windows.
@@ -171,11 +172,15 @@ impl KvCache {
     }
 }
 
+/// A key and a value.
+#[cfg(any(test, feature = "testing"))]
+type Row = (Vec<f32>, Vec<f32>);
+
 /// Access for tests that compare a memory with a simple model of it.
 #[cfg(any(test, feature = "testing"))]
 impl KvCache {
     /// Return position, key and value of every token of `seq`.
-    pub fn rows(&self, layer: usize, seq: SeqId) -> Vec<(Pos, crate::testing::Rows)> {
+    pub fn rows(&self, layer: usize, seq: SeqId) -> Vec<(Pos, Row)> {
         let layer = &self.cells.layers[layer];
         let storage: &[u8] = layer.storage();
         if storage.is_empty() {

@@ -1,10 +1,10 @@
 //! Paged cells: what KV caches and cross-attention KV have in common.
 
 use super::block::BlockPool;
-use super::kv::WindowCells;
 use super::layer::Layer;
-use super::table::{BlockTable, SPAN};
+use super::table::{BlockTable, SPAN, tables};
 use super::view::{Attention, Cell, Store, Visible};
+use super::window::WindowCells;
 use crate::error::Error;
 use crate::external::{Change, Home};
 use crate::ids::SeqId;
@@ -151,9 +151,4 @@ impl PagedCells {
         self.pool.audit(tables.flat_map(|table| table.touched(0..u32::MAX).map(|t| t.1)))?;
         if self.placed.is_empty() { Ok(()) } else { Err("a plan left something behind".into()) }
     }
-}
-
-/// Make `n_seq_max` empty tables with room for `table_room` entries each.
-pub(super) fn tables(n_seq_max: u32, table_room: usize) -> Result<Vec<BlockTable>, Error> {
-    (0..n_seq_max).map(|_| BlockTable::of(&[], table_room)).collect()
 }

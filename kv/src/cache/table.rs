@@ -342,3 +342,8 @@ fn entries(slots: &Range<u32>, len: usize) -> (usize, usize) {
     let end = (slots.end.div_ceil(CELLS) as usize).min(len);
     (((slots.start / CELLS) as usize).min(end), end)
 }
+
+/// Make `n` empty tables with room for `room` entries each.
+pub(super) fn tables(n: u32, room: usize) -> Result<Vec<BlockTable>, Error> {
+    (0..n).map(|_| BlockTable::of(&[], room)).collect()
+}

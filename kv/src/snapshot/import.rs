@@ -29,7 +29,6 @@ use backstitch_core::pool::{Inline, Pool};
 use core::fmt;
 
 pub use fit::{Conversion, Fit};
-pub(crate) use reserve::Reservation;
 
 /// Reason for which an import failed; the memory has not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

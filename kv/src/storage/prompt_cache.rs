@@ -57,12 +57,13 @@ mod writer;
 mod tests;
 
 pub use check::{EntryInfo, Finding, Problem, Report};
+pub use entry::Pieces;
 pub use error::Error;
 pub use evict::{Evicted, Prune};
 pub use found::{Found, Payload, Why};
 pub use key::{BLOCK_TOKENS, KEY_BYTES, Key};
 pub use prefix::Prefix;
-pub use put::{EvaluatedPrefix, Pieces, Put};
+pub use put::{EvaluatedPrefix, Put};
 pub use writer::{BackgroundWriter, WriterStats};
 
 use super::container::Section;

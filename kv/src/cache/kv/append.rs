@@ -10,6 +10,7 @@
 //! original.
 
 use super::KvCache;
+use super::swap::{Swap, copies};
 use crate::batch::Batch;
 use crate::batch::split::{Segment, SplitBatch};
 use crate::cache::block::NO_BLOCK;
@@ -17,38 +18,9 @@ use crate::cache::layer::copy_bytes;
 use crate::cache::slots::Demand;
 use crate::cache::view::{Cell, Visible};
 use crate::error::Error;
-use crate::external::CellCopy;
 use crate::ids::{Pos, SeqId};
 use crate::reserve;
 use backstitch_core::cell::BLOCK_CELLS;
-
-/// Shared block that a plan exchanges for a copy, in the table of one sequence.
-pub(crate) struct Swap {
-    /// Ubatch before which the copy is made.
-    ubatch: u32,
-    /// Sequence of the table.
-    seq: SeqId,
-    /// Index of the table's entry.
-    index: usize,
-    /// Shared block.
-    from: u32,
-    /// Copy.
-    to: u32,
-    /// Live cells of the entry before the plan, which undoing restores.
-    live: u32,
-    /// True if `from` has no other user left. The commit releases it, and not before.
-    held: bool,
-    /// True if the table has the copy.
-    done: bool,
-}
-
-/// Return the copies that swaps take, in order, each with its ubatch.
-pub(crate) fn copies(swaps: &[Swap]) -> impl Iterator<Item = (u32, CellCopy)> + '_ {
-    // Sequences that move together share a copy.
-    let is_new = |(i, swap): &(usize, &Swap)| *i == 0 || swaps[i - 1].to != swap.to;
-    let copy = |swap: &Swap| CellCopy { cache: 0, from: swap.from, to: swap.to, cells: swap.live };
-    swaps.iter().enumerate().filter(is_new).map(move |(_, swap)| (swap.ubatch, copy(swap)))
-}
 
 impl KvCache {
     /// Carry out the swaps of a ubatch: copy the blocks, and put the copies into the tables.

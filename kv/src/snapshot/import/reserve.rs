@@ -1,79 +1,19 @@
-//! Reservation of blocks, state slots and journal rows for an import, until it is committed or
-//! dropped.
+//! Reserving blocks, state slots and journal rows for an import.
 
 use super::Request;
 use super::choice::Choice;
 use crate::cache::table::{BlockTable, Gone};
-use crate::cache::{Caches, CurrentState, HeldState};
+use crate::cache::{CurrentState, HeldState};
 use crate::error::Error;
 use crate::external::Placement;
 use crate::ids::SeqId;
 use crate::memory::Memory;
-use crate::rollback::{Checkpoint, Checkpoints, ListedCheckpoint};
+use crate::rollback::{Checkpoint, ListedCheckpoint};
+use crate::snapshot::reservation::Reservation;
 use crate::snapshot::{Block, Cells, CheckpointRef};
 use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_core::cell::BlockEntry;
-
-/// Blocks, state slots and checkpoints that an import has reserved and nothing uses yet.
-///
-/// It lies in [`Memory`](crate::Memory), not in the [`Import`](super::Import), so that the
-/// next change of the memory frees it if the import is leaked.
-#[derive(Debug, Default)]
-pub(crate) struct Reservation {
-    /// Reserved blocks, slots and rows, in the snapshot's order.
-    pub(super) placement: Placement,
-    /// Block tables of sequences, per cache.
-    cells: Vec<(usize, SeqId, BlockTable)>,
-    /// Block tables of checkpoints, per cache.
-    checkpoint_cells: Vec<(usize, u32, BlockTable)>,
-    states: Vec<(SeqId, Option<CurrentState>)>,
-    checkpoint_states: Vec<(u32, HeldState)>,
-    /// Reserved checkpoints.
-    checkpoints: Vec<u32>,
-    lists: Vec<(SeqId, Vec<ListedCheckpoint>)>,
-}
-
-impl Reservation {
-    /// Replace the former content of the sequences with the reserved one; return the number of
-    /// checkpoints that the budget does not allow beside those of the other sequences.
-    pub(super) fn give(self, caches: &mut Caches, checkpoints: &mut Checkpoints) -> u32 {
-        for (cache, seq, table) in self.cells {
-            if let Some(cells) = caches.cells_mut(cache) {
-                cells.give(seq, table);
-            }
-        }
-        for (cache, id, table) in self.checkpoint_cells {
-            if let Some(cells) = caches.cells_mut(cache) {
-                cells.give_checkpoint(id, table);
-            }
-        }
-        if let Some(states) = &mut caches.states {
-            self.states.into_iter().for_each(|(seq, state)| states.give(seq, state));
-            self.checkpoint_states.into_iter().for_each(|(id, held)| states.give_checkpoint(id, held));
-        }
-        for (seq, list) in self.lists {
-            checkpoints.give(seq, list, caches);
-        }
-        checkpoints.keep_to_budget(caches);
-        self.checkpoints.iter().filter(|&&id| checkpoints.get(id).refs == 0).count() as u32
-    }
-
-    /// Free everything that was reserved.
-    pub(crate) fn give_back(self, caches: &mut Caches, checkpoints: &mut Checkpoints) {
-        let Placement { caches: numbers, blocks, states, .. } = self.placement;
-        for (number, blocks) in numbers.into_iter().zip(blocks) {
-            if let Some(cells) = caches.cells_mut(number as usize) {
-                // Groups in one cache share their blocks; freeing one again changes nothing.
-                blocks.into_iter().flatten().for_each(|block| cells.pool.give_back(block));
-            }
-        }
-        if let Some(own) = &mut caches.states {
-            states.into_iter().flatten().for_each(|slot| own.slots.give_back(slot));
-        }
-        self.checkpoints.iter().for_each(|&id| checkpoints.abandon(id));
-    }
-}
 
 impl Memory {
     /// Reserve what was chosen. After an error the caller frees what was reserved until then.

@@ -157,3 +157,8 @@ pub(super) fn by_offset(sections: &[Section]) -> Result<Vec<&Section>, Error> {
     order.sort_unstable_by_key(|section| (section.offset, section.stored_len));
     Ok(order)
 }
+
+/// Return the bytes of all `pieces` together.
+pub(super) fn len_of<P: AsRef<[u8]>>(pieces: &[P]) -> u64 {
+    pieces.iter().map(|piece| piece.as_ref().len() as u64).fold(0, u64::saturating_add)
+}

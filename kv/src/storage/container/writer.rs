@@ -12,7 +12,7 @@ use super::layout::{
 };
 use super::limits::{MAX_DIRECTORY, expect_at_most};
 use super::reader::Container;
-use super::section::{RECORD_BYTES, Section, check_all};
+use super::section::{RECORD_BYTES, Section, check_all, len_of};
 use crate::io::{self, Write};
 use crate::storage::error::{Error, expect_equal};
 use crate::storage::header::{Header, Tag};
@@ -364,11 +364,6 @@ fn padding(len: u64) -> &'static [u8] {
     const ZEROS: [u8; ALIGN as usize] = [0; ALIGN as usize];
     let (padding, _) = ZEROS.split_at(((ALIGN - len % ALIGN) % ALIGN) as usize);
     padding
-}
-
-/// Return the bytes of all `pieces` together.
-pub(super) fn len_of<P: AsRef<[u8]>>(pieces: &[P]) -> u64 {
-    pieces.iter().map(|piece| piece.as_ref().len() as u64).fold(0, u64::saturating_add)
 }
 
 /// Sections of an old container, by content.

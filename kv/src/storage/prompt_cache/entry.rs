@@ -6,7 +6,6 @@
 //! and for all that is in it: the checksum of its header and directory.
 
 use super::key::{BLOCK_TOKENS, BlockTokens, KEY_BYTES, Key};
-use super::put::Pieces;
 use crate::ids::Token;
 use crate::io::{ByteReader, Write};
 use crate::storage::container::{Container, Fields, Section, Writer};
@@ -14,6 +13,7 @@ use crate::storage::disk::DiskFile;
 use crate::storage::error::Error;
 use crate::storage::header::{Fingerprint, Header, Scope, Tag};
 use core::fmt;
+use std::borrow::Cow;
 use std::format;
 use std::vec::Vec;
 
@@ -40,6 +40,9 @@ const FIXED_BYTES: usize = KEY_BYTES + 8;
 const SUFFIX: &str = ".entry";
 /// End of the names that entries had before they were containers.
 const OLD_SUFFIX: &str = ".pack";
+
+/// A payload: pieces that are stored one behind the other.
+pub type Pieces<'a> = Vec<Cow<'a, [u8]>>;
 
 /// The name of an entry: the key of the last prefix that it says anything about, and the checksum
 /// that stands for its content.

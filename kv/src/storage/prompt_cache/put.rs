@@ -1,7 +1,7 @@
 //! Storing: what is missing becomes an entry, for which room is reserved before and which gets its
 //! name at the end.
 
-use super::entry::{self, BLOCK, EntryName, MAX_PAYLOADS, RESUME};
+use super::entry::{self, BLOCK, EntryName, MAX_PAYLOADS, Pieces, RESUME};
 use super::error::Error;
 use super::evict::Prune;
 use super::folder::{LOCK_WAIT, Part};
@@ -20,9 +20,6 @@ use std::vec::Vec;
 /// The number of times that writing starts again because others changed the same prompt's blocks
 /// meanwhile.
 const TRIES: usize = 4;
-
-/// A payload: pieces that are stored one behind the other.
-pub type Pieces<'a> = Vec<Cow<'a, [u8]>>;
 
 /// An evaluated prefix of a prompt, or a part of one, that is to be stored.
 ///
