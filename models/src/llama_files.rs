@@ -7,9 +7,9 @@
 //! be is the user's word.
 //!
 //! [`File::parse`] reads a file completely and checks it before anybody sees any of it; the result
-//! describes itself as a [`Snapshot`](backstitch_kv::snapshot::Snapshot) and is a
-//! [`Source`](backstitch_kv::snapshot::Source) of its bytes, straight from the file. [`export`]
-//! writes what a [`Content`](backstitch_kv::snapshot::Content) holds.
+//! describes itself as a [`Snapshot`] and is a [`Source`](backstitch_kv::snapshot::Source) of its
+//! bytes, straight from the file. [`export`] writes what a
+//! [`Content`](backstitch_kv::snapshot::Content) holds.
 //!
 //! | form | bytes in order |
 //! |---|---|
