@@ -83,7 +83,7 @@ pub struct Memory {
     split_batch: SplitBatch,
     /// Scratch of `check_order`: the last position of each sequence, once it is looked up.
     last: alloc::vec::Vec<Option<Option<Pos>>>,
-    /// True while a plan or rollback has reserved blocks that are neither committed nor undone.
+    /// True while a plan, rollback or import has reserved what is neither committed nor undone.
     pub(crate) open: bool,
     /// Blocks, slots and checkpoints of an import that is not committed yet.
     pub(crate) reservation: Reservation,
@@ -312,8 +312,8 @@ impl Memory {
 
     /// Drop every reservation that is not committed, of an import as of a plan.
     pub(crate) fn undo(&mut self) {
-        core::mem::take(&mut self.reservation).give_back(&mut self.caches, &mut self.checkpoints);
         if core::mem::take(&mut self.open) {
+            core::mem::take(&mut self.reservation).give_back(&mut self.caches, &mut self.checkpoints);
             self.caches.undo();
             self.checkpoints.undo();
         }

@@ -30,7 +30,7 @@ impl Memory {
             .reserve_checkpoints(choice, &mut own)
             .and_then(|()| self.reserve_cells(choice, &mut own))
             .and_then(|()| self.reserve_states(choice, &mut own));
-        self.reservation = own;
+        (self.reservation, self.open) = (own, true);
         reserved
     }
 
