@@ -143,10 +143,10 @@ impl Mapping {
     fn map(path: &Path) -> Result<Self, Problem> {
         #[cfg(target_family = "wasm")]
         let map = Buffer::fill(path)?;
+        #[cfg(not(target_family = "wasm"))]
         // SAFETY: the map is private to this value and read-only. That nobody changes the file
         // meanwhile cannot be checked; it is the documented condition of this type, and readers
         // check what they take from the bytes.
-        #[cfg(not(target_family = "wasm"))]
         let map = unsafe { memmap2::Mmap::map(&open_regular(path)?.0) }?;
         Ok(Self { map })
     }

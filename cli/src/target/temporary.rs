@@ -31,7 +31,7 @@ impl Temporary {
     ///
     /// # Errors
     /// The error of the operating system, or `InvalidInput` if `path` has no file name.
-    #[cfg_attr(not(unix), expect(unused_variables))]
+    #[cfg_attr(not(unix), expect(unused_variables, reason = "rights are those of the folder there"))]
     pub fn beside(path: &Path, readers: Readers) -> io::Result<(Self, File)> {
         let mut name = std::ffi::OsString::from(".");
         name.push(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);

@@ -192,8 +192,10 @@ impl<'a> Writer<'a> {
         self.write_new(&mut new, pool)?;
         let lens = old.iter().map(|pending| pending.section.stored_len);
         self.reused = lens.fold(self.reused, u64::saturating_add);
-        let written = new.iter().chain(&old).map(|pending| (pending.section.key(), pending.section));
-        self.sections.extend(written);
+        for Pending { section, .. } in new.iter().chain(&old) {
+            let repeated = self.sections.insert(section.key(), *section);
+            debug_assert!(repeated.is_none(), "a list names no section twice: {section:?}");
+        }
         Ok(())
     }
 
