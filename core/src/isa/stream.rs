@@ -14,10 +14,11 @@ use core::sync::atomic::{AtomicU8, Ordering};
 pub(crate) enum Fetch {
     /// None: the processor follows one stream of memory by itself as fast as it can be read.
     Nothing = 1,
-    /// The nearest one, from [`Fetch::FIRST_AHEAD`].
+    /// The nearest one, [`Fetch::FIRST_AHEAD`].
     First,
-    /// The second one, from [`Fetch::SECOND_AHEAD`].
-    Second,
+    /// The second one, [`Fetch::SECOND_AHEAD`], and from there the nearest one,
+    /// [`Fetch::FIRST_FROM_SECOND`].
+    Both,
 }
 
 impl Fetch {
@@ -26,11 +27,13 @@ impl Fetch {
     /// themselves.
     pub(crate) const FIRST_AHEAD: usize = 8192;
     /// Bytes between what is multiplied and what is fetched to the second cache.
-    pub(crate) const SECOND_AHEAD: usize = 2560;
+    pub(crate) const SECOND_AHEAD: usize = 4096;
+    /// Bytes between what is multiplied and what is fetched from the second to the nearest cache.
+    pub(crate) const FIRST_FROM_SECOND: usize = 2048;
 
     /// Return what is fastest for one token on this processor.
     ///
-    /// Measured: nothing on Zen 4; the second cache on Sapphire Rapids, and so on all processors of
+    /// Measured: nothing on Zen 4; both caches on Sapphire Rapids, and so on all processors of
     /// Intel; the nearest one on Zen 3 and Zen 5, and so on all others. Types that gain on Zen 4
     /// too say so (`Format::ALWAYS_PREFETCHED`).
     pub(crate) fn for_one_token() -> Fetch {
@@ -38,7 +41,7 @@ impl Fetch {
         match KNOWN.load(Ordering::Relaxed) {
             1 => Fetch::Nothing,
             2 => Fetch::First,
-            3 => Fetch::Second,
+            3 => Fetch::Both,
             _ => {
                 let found = ask();
                 KNOWN.store(found as u8, Ordering::Relaxed);
@@ -62,7 +65,7 @@ fn ask() -> Fetch {
     let (vendor, version) = (__cpuid(0), __cpuid(1));
     let vendor = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
     match vendor.as_flattened() {
-        b"GenuineIntel" => Fetch::Second,
+        b"GenuineIntel" => Fetch::Both,
         b"AuthenticAMD" if is_zen4(version.eax) => Fetch::Nothing,
         _ => Fetch::First,
     }

@@ -155,7 +155,7 @@ fn sub_blocks<S: Simd, Q: Format, const G: usize>(
 struct Tokens<'a> {
     blocks: &'a [QBlock],
     n: usize,
-    /// The cache that the panel is fetched to. It may be far away when its first tokens meet it,
+    /// The caches that the panel is fetched to. It may be far away when its first tokens meet it,
     /// and is near for all others.
     fetch: Fetch,
 }
@@ -210,8 +210,9 @@ fn tile<S: Simd, Q: Format, const N: usize, const G: usize>(
 #[inline(always)]
 fn fetch<S: Simd, T>(s: S, x: &T, to: Fetch) {
     // Measured: 2 % faster than a match.
-    if to == Fetch::Second {
+    if to == Fetch::Both {
         s.prefetch_l2(x, Fetch::SECOND_AHEAD);
+        s.prefetch(x, Fetch::FIRST_FROM_SECOND);
     } else if to == Fetch::First {
         s.prefetch(x, Fetch::FIRST_AHEAD);
     }
