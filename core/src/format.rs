@@ -91,6 +91,13 @@ pub(crate) trait Format: Layout {
     /// each row.
     fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8];
 
-    /// Return the factors of a block with this head.
-    fn factors<S: Simd>(s: S, head: &Self::Head, scales: &Self::Scales) -> Factors<S::F>;
+    /// Return the floats of a head, which all its blocks share: the scale, and the factor of minima.
+    /// What a type does not have is 0.
+    #[inline(always)]
+    fn head<S: Simd>(s: S, _head: &Self::Head) -> [S::F; 2] {
+        [s.splat(0.0); 2]
+    }
+
+    /// Return the factors of a block with such a head.
+    fn factors<S: Simd>(s: S, head: [S::F; 2], scales: &Self::Scales) -> Factors<S::F>;
 }

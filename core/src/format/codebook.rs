@@ -53,7 +53,7 @@ impl Format for IQ4_NL {
     }
 
     #[inline(always)]
-    fn factors<S: Simd>(s: S, _: &Nothing, d: &F16Rows) -> Factors<S::F> {
+    fn factors<S: Simd>(s: S, _: [S::F; 2], d: &F16Rows) -> Factors<S::F> {
         whole(s, d, 1.0)
     }
 }
@@ -94,8 +94,13 @@ impl Format for IQ4_XS {
     }
 
     #[inline(always)]
-    fn factors<S: Simd>(s: S, d: &F16Rows, scales: &[i8; PANEL]) -> Factors<S::F> {
-        let scale = s.mul(s.load_f16(d), s.to_float(s.load_i8(scales)));
+    fn head<S: Simd>(s: S, d: &F16Rows) -> [S::F; 2] {
+        [s.load_f16(d), s.splat(0.0)]
+    }
+
+    #[inline(always)]
+    fn factors<S: Simd>(s: S, [d, _]: [S::F; 2], scales: &[i8; PANEL]) -> Factors<S::F> {
+        let scale = s.mul(d, s.to_float(s.load_i8(scales)));
         Factors::Whole { scale, min: None }
     }
 }
@@ -133,7 +138,7 @@ impl Format for MXFP4 {
     }
 
     #[inline(always)]
-    fn factors<S: Simd>(s: S, _: &Nothing, scales: &F16Rows) -> Factors<S::F> {
+    fn factors<S: Simd>(s: S, _: [S::F; 2], scales: &F16Rows) -> Factors<S::F> {
         Factors::Whole { scale: s.load_bf16(scales), min: None }
     }
 }
@@ -181,7 +186,7 @@ impl Format for NVFP4 {
     }
 
     #[inline(always)]
-    fn factors<S: Simd>(s: S, _: &Nothing, scales: &SubBlockScales<u16>) -> Factors<S::F> {
+    fn factors<S: Simd>(s: S, _: [S::F; 2], scales: &SubBlockScales<u16>) -> Factors<S::F> {
         let scales = [s.load_f16(&scales[0]), s.load_f16(&scales[1])];
         Factors::SubBlocks { scale: s.splat(1.0), scales, mins: None }
     }

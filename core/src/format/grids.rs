@@ -8,7 +8,7 @@
 use super::Format;
 use super::layout::{BLOCK, Layout};
 use super::planes::{Fours, ThreeBits, get, get_split, put};
-use super::scales::{Bias, F16Rows, Factors, SubBlockScales, half, sub_blocks};
+use super::scales::{Bias, F16Rows, Factors, SubBlockScales, half, scale, sub_blocks};
 use super::unpack::{biased, choose, join, look_up, ones, twos};
 use crate::block::codes::Codes;
 use crate::block::{iq1_m, iq1_s, iq2_s, iq2_xs, iq2_xxs, iq3_s, iq3_xxs};
@@ -99,8 +99,13 @@ impl<B: Codes + Pod> Format for SixValues<B> {
     }
 
     #[inline(always)]
-    fn factors<S: Simd>(s: S, d: &F16Rows, scales: &SubBlockScales<i8>) -> Factors<S::F> {
-        sub_blocks(s, d, scales, B::UNIT)
+    fn head<S: Simd>(s: S, d: &F16Rows) -> [S::F; 2] {
+        [scale(s, d, B::UNIT), s.splat(0.0)]
+    }
+
+    #[inline(always)]
+    fn factors<S: Simd>(s: S, [d, _]: [S::F; 2], scales: &SubBlockScales<i8>) -> Factors<S::F> {
+        sub_blocks(s, d, scales)
     }
 }
 
@@ -129,7 +134,12 @@ impl<B: Codes + Pod> Format for SixteenValues<B> {
     }
 
     #[inline(always)]
-    fn factors<S: Simd>(s: S, d: &F16Rows, scales: &SubBlockScales<i8>) -> Factors<S::F> {
-        sub_blocks(s, d, scales, B::UNIT)
+    fn head<S: Simd>(s: S, d: &F16Rows) -> [S::F; 2] {
+        [scale(s, d, B::UNIT), s.splat(0.0)]
+    }
+
+    #[inline(always)]
+    fn factors<S: Simd>(s: S, [d, _]: [S::F; 2], scales: &SubBlockScales<i8>) -> Factors<S::F> {
+        sub_blocks(s, d, scales)
     }
 }

@@ -9,8 +9,8 @@ use super::Format;
 use super::layout::{BLOCK, Layout};
 use super::planes::{FiveBits, Fours, SixBits, ThreeBits, Twos, get, get_split, put};
 use super::scales::{
-    Bias, F16Rows, Factors, ScaleMin, ScaleOffset, SubBlockMins, SubBlockScales, half, negated, scale_min,
-    sub_blocks,
+    Bias, F16Rows, Factors, ScaleMin, ScaleOffset, SubBlockMins, SubBlockScales, half, negated, scale,
+    scale_min, sub_blocks,
 };
 use super::unpack::{fours, join, ones, twos};
 use crate::block::{q2_k, q3_k, q4_k, q5_k, q6_k};
@@ -59,14 +59,17 @@ impl Format for Q2_K {
     }
 
     #[inline(always)]
-    fn factors<S: Simd>(s: S, head: &ScaleOffset, scales: &SubBlockScales<u8>) -> Factors<S::F> {
+    fn head<S: Simd>(s: S, head: &ScaleOffset) -> [S::F; 2] {
+        [s.load_f16(&head.d), scale(s, &head.m, 1.0 / 128.0)]
+    }
+
+    #[inline(always)]
+    fn factors<S: Simd>(s: S, [scale, of_mins]: [S::F; 2], scales: &SubBlockScales<u8>) -> Factors<S::F> {
         let (first, second) = (s.widen_u8(&scales[0]), s.widen_u8(&scales[1]));
         let low = s.isplat(15);
         let scales = [s.to_float(s.iand(first, low)), s.to_float(s.iand(second, low))];
         let mins = [s.to_float(s.ishr::<4>(first)), s.to_float(s.ishr::<4>(second))];
-        let min = s.mul(s.load_f16(&head.m), s.splat(1.0 / 128.0));
-        let mins = Some(SubBlockMins { scale: min, mins });
-        Factors::SubBlocks { scale: s.load_f16(&head.d), scales, mins }
+        Factors::SubBlocks { scale, scales, mins: Some(SubBlockMins { scale: of_mins, mins }) }
     }
 }
 
@@ -132,8 +135,13 @@ impl Format for Q3_K {
     }
 
     #[inline(always)]
-    fn factors<S: Simd>(s: S, d: &F16Rows, scales: &SubBlockScales<i8>) -> Factors<S::F> {
-        sub_blocks(s, d, scales, 1.0 / 32.0)
+    fn head<S: Simd>(s: S, d: &F16Rows) -> [S::F; 2] {
+        [scale(s, d, 1.0 / 32.0), s.splat(0.0)]
+    }
+
+    #[inline(always)]
+    fn factors<S: Simd>(s: S, [d, _]: [S::F; 2], scales: &SubBlockScales<i8>) -> Factors<S::F> {
+        sub_blocks(s, d, scales)
     }
 }
 
@@ -181,7 +189,12 @@ impl Format for Q4_K {
     }
 
     #[inline(always)]
-    fn factors<S: Simd>(s: S, head: &ScaleOffset, scales: &ScaleMin) -> Factors<S::F> {
+    fn head<S: Simd>(s: S, head: &ScaleOffset) -> [S::F; 2] {
+        [s.load_f16(&head.d), s.load_f16(&head.m)]
+    }
+
+    #[inline(always)]
+    fn factors<S: Simd>(s: S, head: [S::F; 2], scales: &ScaleMin) -> Factors<S::F> {
         scale_min(s, head, scales)
     }
 }
@@ -225,7 +238,12 @@ impl Format for Q5_K {
     }
 
     #[inline(always)]
-    fn factors<S: Simd>(s: S, head: &ScaleOffset, scales: &ScaleMin) -> Factors<S::F> {
+    fn head<S: Simd>(s: S, head: &ScaleOffset) -> [S::F; 2] {
+        [s.load_f16(&head.d), s.load_f16(&head.m)]
+    }
+
+    #[inline(always)]
+    fn factors<S: Simd>(s: S, head: [S::F; 2], scales: &ScaleMin) -> Factors<S::F> {
         scale_min(s, head, scales)
     }
 }
@@ -280,7 +298,12 @@ impl Format for Q6_K {
     }
 
     #[inline(always)]
-    fn factors<S: Simd>(s: S, d: &F16Rows, scales: &SubBlockScales<i8>) -> Factors<S::F> {
-        sub_blocks(s, d, scales, 1.0 / 4.0)
+    fn head<S: Simd>(s: S, d: &F16Rows) -> [S::F; 2] {
+        [scale(s, d, 1.0 / 4.0), s.splat(0.0)]
+    }
+
+    #[inline(always)]
+    fn factors<S: Simd>(s: S, [d, _]: [S::F; 2], scales: &SubBlockScales<i8>) -> Factors<S::F> {
+        sub_blocks(s, d, scales)
     }
 }

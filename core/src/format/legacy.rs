@@ -50,7 +50,7 @@ impl Format for Q8_0 {
     }
 
     #[inline(always)]
-    fn factors<S: Simd>(s: S, _: &Nothing, d: &F16Rows) -> Factors<S::F> {
+    fn factors<S: Simd>(s: S, _: [S::F; 2], d: &F16Rows) -> Factors<S::F> {
         whole(s, d, 1.0)
     }
 }
@@ -86,7 +86,7 @@ impl Format for Q4_0 {
     }
 
     #[inline(always)]
-    fn factors<S: Simd>(s: S, _: &Nothing, d: &F16Rows) -> Factors<S::F> {
+    fn factors<S: Simd>(s: S, _: [S::F; 2], d: &F16Rows) -> Factors<S::F> {
         whole(s, d, 1.0)
     }
 }
@@ -123,7 +123,7 @@ impl Format for Q4_1 {
     }
 
     #[inline(always)]
-    fn factors<S: Simd>(s: S, _: &Nothing, scales: &ScaleOffset) -> Factors<S::F> {
+    fn factors<S: Simd>(s: S, _: [S::F; 2], scales: &ScaleOffset) -> Factors<S::F> {
         with_offset(s, scales)
     }
 }
@@ -170,7 +170,7 @@ impl Format for Q5_0 {
     }
 
     #[inline(always)]
-    fn factors<S: Simd>(s: S, _: &Nothing, d: &F16Rows) -> Factors<S::F> {
+    fn factors<S: Simd>(s: S, _: [S::F; 2], d: &F16Rows) -> Factors<S::F> {
         whole(s, d, 1.0 / 8.0)
     }
 }
@@ -208,7 +208,7 @@ impl Format for Q5_1 {
     }
 
     #[inline(always)]
-    fn factors<S: Simd>(s: S, _: &Nothing, scales: &ScaleOffset) -> Factors<S::F> {
+    fn factors<S: Simd>(s: S, _: [S::F; 2], scales: &ScaleOffset) -> Factors<S::F> {
         with_offset(s, scales)
     }
 }

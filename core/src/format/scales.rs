@@ -106,11 +106,17 @@ pub(super) fn negated(bits: u16) -> u16 {
     bits ^ 0x8000
 }
 
-/// Return one scale for the whole block, `d * of`; `of` is a power of two, so the product is exact.
+/// Return `d * of`; `of` is a power of two, so the product is exact.
+#[inline(always)]
+pub(super) fn scale<S: Simd>(s: S, d: &F16Rows, of: f32) -> S::F {
+    let d = s.load_f16(d);
+    if of == 1.0 { d } else { s.mul(d, s.splat(of)) }
+}
+
+/// Return one scale for the whole block, `d * of`, like [`scale`].
 #[inline(always)]
 pub(super) fn whole<S: Simd>(s: S, d: &F16Rows, of: f32) -> Factors<S::F> {
-    let d = s.load_f16(d);
-    Factors::Whole { scale: if of == 1.0 { d } else { s.mul(d, s.splat(of)) }, min: None }
+    Factors::Whole { scale: scale(s, d, of), min: None }
 }
 
 /// Return a scale and a minimum for the whole block.
@@ -121,21 +127,15 @@ pub(super) fn with_offset<S: Simd>(s: S, scales: &ScaleOffset) -> Factors<S::F> 
 
 /// Return the factors of a block of Q4_K or Q5_K: `d * scale` and `-dmin * min`.
 #[inline(always)]
-pub(super) fn scale_min<S: Simd>(s: S, head: &ScaleOffset, scales: &ScaleMin) -> Factors<S::F> {
-    let scale = s.mul(s.load_f16(&head.d), s.to_float(s.widen_u8(&scales.scale)));
-    let min = s.mul(s.load_f16(&head.m), s.to_float(s.widen_u8(&scales.min)));
+pub(super) fn scale_min<S: Simd>(s: S, [d, m]: [S::F; 2], scales: &ScaleMin) -> Factors<S::F> {
+    let scale = s.mul(d, s.to_float(s.widen_u8(&scales.scale)));
+    let min = s.mul(m, s.to_float(s.widen_u8(&scales.min)));
     Factors::Whole { scale, min: Some(min) }
 }
 
-/// Return the factors of a block with signed sub-block scales: `d * of`, where `of` is a power of
-/// two.
+/// Return the factors of a block with signed sub-block scales.
 #[inline(always)]
-pub(super) fn sub_blocks<S: Simd>(
-    s: S,
-    d: &F16Rows,
-    [first, second]: &SubBlockScales<i8>,
-    of: f32,
-) -> Factors<S::F> {
+pub(super) fn sub_blocks<S: Simd>(s: S, scale: S::F, [first, second]: &SubBlockScales<i8>) -> Factors<S::F> {
     let scales = [s.to_float(s.load_i8(first)), s.to_float(s.load_i8(second))];
-    Factors::SubBlocks { scale: s.mul(s.load_f16(d), s.splat(of)), scales, mins: None }
+    Factors::SubBlocks { scale, scales, mins: None }
 }

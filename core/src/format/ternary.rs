@@ -6,7 +6,7 @@
 use super::Format;
 use super::layout::{BLOCK, Layout, Nothing};
 use super::planes::{Twos, get, put};
-use super::scales::{Bias, F16Rows, Factors, half, whole};
+use super::scales::{Bias, F16Rows, Factors, half, scale};
 use super::unpack::twos;
 use crate::block::f16::Half;
 use crate::block::{q1_0, q2_0, tq1_0, tq2_0};
@@ -119,7 +119,12 @@ impl<B: FewValues, const N: usize> Format for Two<B, N> {
     }
 
     #[inline(always)]
-    fn factors<S: Simd>(s: S, d: &F16Rows, _: &Nothing) -> Factors<S::F> {
-        whole(s, d, 1.0 / 8.0)
+    fn head<S: Simd>(s: S, d: &F16Rows) -> [S::F; 2] {
+        [scale(s, d, 1.0 / 8.0), s.splat(0.0)]
+    }
+
+    #[inline(always)]
+    fn factors<S: Simd>(_: S, [scale, _]: [S::F; 2], _: &Nothing) -> Factors<S::F> {
+        Factors::Whole { scale, min: None }
     }
 }

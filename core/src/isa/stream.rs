@@ -6,8 +6,6 @@
 //! and prefetch instructions take slots from the loads. The best distance and cache differ:
 //! docs/experiments.md has the measurements.
 
-use core::sync::atomic::{AtomicU8, Ordering};
-
 /// Caches that weights are fetched to before they are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -36,25 +34,38 @@ impl Fetch {
     /// Measured: nothing on Zen 4; both caches on Sapphire Rapids, and so on all processors of
     /// Intel; the nearest one on Zen 3 and Zen 5, and so on all others. Types that gain on Zen 4
     /// too say so (`Format::ALWAYS_PREFETCHED`).
+    #[inline(always)]
     pub(crate) fn for_one_token() -> Fetch {
-        static KNOWN: AtomicU8 = AtomicU8::new(0);
-        match KNOWN.load(Ordering::Relaxed) {
-            1 => Fetch::Nothing,
-            2 => Fetch::First,
-            3 => Fetch::Both,
-            _ => {
-                let found = ask();
-                KNOWN.store(found as u8, Ordering::Relaxed);
-                found
-            }
-        }
+        #[cfg(target_arch = "x86_64")]
+        return known();
+        // A constant: kernels have no loops for the others then.
+        #[cfg(not(target_arch = "x86_64"))]
+        Fetch::First
     }
 
     /// Return what is fastest for several tokens, or for a type that is always fetched.
+    #[inline(always)]
     pub(crate) fn always() -> Fetch {
         match Fetch::for_one_token() {
             Fetch::Nothing => Fetch::First,
             found => found,
+        }
+    }
+}
+
+/// Return what is fastest for one token, asking the processor the first time.
+#[cfg(target_arch = "x86_64")]
+fn known() -> Fetch {
+    use core::sync::atomic::{AtomicU8, Ordering};
+    static KNOWN: AtomicU8 = AtomicU8::new(0);
+    match KNOWN.load(Ordering::Relaxed) {
+        1 => Fetch::Nothing,
+        2 => Fetch::First,
+        3 => Fetch::Both,
+        _ => {
+            let found = ask();
+            KNOWN.store(found as u8, Ordering::Relaxed);
+            found
         }
     }
 }
@@ -69,11 +80,6 @@ fn ask() -> Fetch {
         b"AuthenticAMD" if is_zen4(version.eax) => Fetch::Nothing,
         _ => Fetch::First,
     }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn ask() -> Fetch {
-    Fetch::First
 }
 
 /// Return true if this version of a processor of AMD is a Zen 4, whose family has Zen 3 too.

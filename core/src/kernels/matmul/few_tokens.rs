@@ -160,6 +160,44 @@ struct Tokens<'a> {
     fetch: Fetch,
 }
 
+/// The sums of a tile, and the tokens that they still have to meet.
+struct Sums<'a, S: Simd, const N: usize, const G: usize> {
+    s: S,
+    x: Tokens<'a>,
+    /// The blocks from those of the first token and the next block of weights on: an address that
+    /// grows, for all tokens. With an index or more addresses, the processor issues half as much.
+    rest: &'a [QBlock],
+    acc: [[S::F; G]; N],
+}
+
+impl<S: Simd, const N: usize, const G: usize> Sums<'_, S, N, G> {
+    /// Add the products of the blocks of one section.
+    #[inline(always)]
+    fn add<Q: Format>(&mut self, head: [S::F; 2], section: &[u8]) {
+        let (s, x) = (self.s, self.x);
+        // Every section would wait for its line of scales.
+        if Q::SCALE_BYTES > 0
+            && let Some(scales) = section.first()
+        {
+            fetch(s, scales, x.fetch);
+        }
+        for (scales, quants) in layout::blocks::<Q>(section) {
+            let Some(tokens) = self.rest.as_chunks().0.first_chunk::<N>() else { break };
+            self.rest = self.rest.get(x.n..).unwrap_or(&[]);
+            fetch(s, quants, x.fetch);
+            let w = Q::vectors(s, quants);
+            let factors = Q::factors(s, head, scales);
+            // Straight code, because the compiler leaves a loop rolled up, with the
+            // accumulators in memory.
+            const { assert!(0 < N && N <= 2) }
+            lockstep::<S, Q, G>(s, &w, factors, &tokens[0], &mut self.acc[0]);
+            if N > 1 {
+                lockstep::<S, Q, G>(s, &w, factors, &tokens[1], &mut self.acc[1]);
+            }
+        }
+    }
+}
+
 /// Compute one tile: one panel times `N * G` tokens, those from `first` on.
 #[inline(always)]
 fn tile<S: Simd, Q: Format, const N: usize, const G: usize>(
@@ -169,38 +207,25 @@ fn tile<S: Simd, Q: Format, const N: usize, const G: usize>(
     first: usize,
     sink: &mut Sink<'_, '_>,
 ) {
-    let mut acc = [[s.splat(0.0); G]; N];
-    // An address that grows, for all tokens: with an index or more addresses, the processor issues
-    // half as much. Fallbacks and no panics here: the loop stays free of bounds checks that unwind.
-    // The assertion below says that the tokens are there.
+    let mut sums = Sums { s, x, rest: x.blocks.get(first..).unwrap_or(&[]), acc: [[s.splat(0.0); G]; N] };
+    // No panics here: the loop stays free of bounds checks that unwind. This says that the tokens
+    // are there.
     debug_assert!(first + N * G <= x.n && x.blocks.len().is_multiple_of(x.n));
-    let mut rest = x.blocks.get(first..).unwrap_or(&[]);
-    let groups = panel.chunks(Q::UNIT_BYTES).flat_map(layout::groups::<Q>);
-    for (head, group) in groups {
+    for (head, group) in panel.chunks(Q::UNIT_BYTES).flat_map(layout::groups::<Q>) {
         fetch(s, head, x.fetch);
-        for section in group.chunks(Q::SECTION_BYTES) {
-            // Every section would wait for its line of scales.
-            if Q::SCALE_BYTES > 0
-                && let Some(scales) = section.first()
-            {
-                fetch(s, scales, x.fetch);
+        let head = Q::head(s, head);
+        if const { Q::HEAD_BYTES == 0 } {
+            for section in group.chunks(Q::SECTION_BYTES) {
+                sums.add::<Q>(head, section);
             }
-            for (scales, quants) in layout::blocks::<Q>(section) {
-                let Some(tokens) = rest.as_chunks().0.first_chunk::<N>() else { break };
-                rest = rest.get(x.n..).unwrap_or(&[]);
-                fetch(s, quants, x.fetch);
-                let w = Q::vectors(s, quants);
-                let factors = Q::factors(s, head, scales);
-                // Straight code, because the compiler leaves a loop rolled up, with the
-                // accumulators in memory.
-                const { assert!(0 < N && N <= 2) }
-                lockstep::<S, Q, G>(s, &w, factors, &tokens[0], &mut acc[0]);
-                if N > 1 {
-                    lockstep::<S, Q, G>(s, &w, factors, &tokens[1], &mut acc[1]);
-                }
+        } else {
+            // All are whole: the compiler unrolls them.
+            for section in group.chunks_exact(Q::SECTION_BYTES) {
+                sums.add::<Q>(head, section);
             }
         }
     }
+    let acc = sums.acc;
     for (i, y) in acc.as_flattened().iter().enumerate() {
         sink.put(s, first + i, *y);
     }
@@ -271,7 +296,17 @@ fn tiles<S: Simd, Q: Format>(s: S, panel: &[u8], x: Tokens<'_>, sink: &mut Sink<
                 t += 2;
             }
             _ => {
-                tile::<S, Q, 1, 1>(s, panel, x, t, sink);
+                // A loop for each way to fetch, so that none of them asks. The panel is near for
+                // the last token of several.
+                match x.fetch {
+                    Fetch::First if t == 0 => {
+                        tile::<S, Q, 1, 1>(s, panel, Tokens { fetch: Fetch::First, ..x }, t, sink);
+                    }
+                    Fetch::Both if t == 0 => {
+                        tile::<S, Q, 1, 1>(s, panel, Tokens { fetch: Fetch::Both, ..x }, t, sink);
+                    }
+                    _ => tile::<S, Q, 1, 1>(s, panel, Tokens { fetch: Fetch::Nothing, ..x }, t, sink),
+                }
                 t += 1;
             }
         }

@@ -110,7 +110,7 @@ fn unpack<Q: Format>(s: Neon<Mixed>, panel: &[u8], start: usize, out: &mut [Bloc
     let mut minima = false;
     for (i, out) in (start..).zip(out) {
         let Some((head, scales, quants)) = layout::block::<Q>(panel, i) else { break };
-        if let Factors::Whole { scale, min } = Q::factors(s, head, scales) {
+        if let Factors::Whole { scale, min } = Q::factors(s, Q::head(s, head), scales) {
             s.store_block(Q::vectors(s, quants), Q::BIAS.by(), scale, min, out);
             minima |= min.is_some();
         }

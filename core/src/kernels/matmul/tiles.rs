@@ -158,7 +158,7 @@ fn unpack<Q: Format>(s: Avx512, panel: &[u8], start: usize, out: &mut [Block]) -
         for (vector, out) in vectors.into_iter().zip(&mut out.q) {
             s.store_less(vector, Q::BIAS.by(), out);
         }
-        if let Factors::Whole { scale, min } = Q::factors(s, head, scales) {
+        if let Factors::Whole { scale, min } = Q::factors(s, Q::head(s, head), scales) {
             s.store(scale, &mut out.scales);
             if let Some(min) = min {
                 s.store(min, &mut out.mins);

@@ -404,6 +404,7 @@ fn sub_blocks<S: Simd, Q: Format, const P: usize, const G: usize>(
 fn unpack<S: Simd, Q: Format>(s: S, part: &[u8], p: usize, out: &mut [[Block; 2]]) {
     let mut out = out.iter_mut();
     for (head, group) in part.chunks(Q::UNIT_BYTES).flat_map(layout::groups::<Q>) {
+        let head = Q::head(s, head);
         for section in group.chunks(Q::SECTION_BYTES) {
             for (scales, quants) in layout::blocks::<Q>(section) {
                 let Some(out) = out.next().and_then(|out| out.get_mut(p)) else { return };
