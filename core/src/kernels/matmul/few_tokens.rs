@@ -10,10 +10,12 @@ use super::sink::{Sink, Write};
 use super::sums::{has_few_bits, minima, panels, scale_sums, start};
 use crate::block::activations::{GROUP, QBlock};
 use crate::format::layout;
+use crate::format::planes::Line;
 use crate::format::{Bias, Factors, Format};
 use crate::isa::Simd;
 use crate::isa::stream::Fetch;
 use crate::pool::Band;
+use bytemuck::Pod;
 
 /// Add the products of four columns.
 #[inline(always)]
@@ -45,6 +47,36 @@ fn few_bits<S: Simd, Q: Format, const N: usize>(
     s.iadd(s.ishl(sum, Q::SHIFT), start::<S, Q>(s, x, correction))
 }
 
+/// What is fetched while a block is multiplied: lines far ahead of its elements.
+///
+/// A few lines after each product, because a burst of them takes all places in which loads wait for
+/// memory.
+#[derive(Clone, Copy)]
+struct Ahead<'a> {
+    lines: &'a [Line],
+    fetch: Fetch,
+}
+
+impl<'a> Ahead<'a> {
+    /// Nothing is fetched.
+    const NOTHING: Self = Self { lines: &[], fetch: Fetch::Nothing };
+
+    /// Return what belongs to the elements `quants`.
+    #[inline(always)]
+    fn of<T: Pod>(quants: &'a T, fetch: Fetch) -> Self {
+        Self { lines: bytemuck::bytes_of(quants).as_chunks().0, fetch }
+    }
+
+    /// Fetch quarter `g` of the lines.
+    #[inline(always)]
+    fn quarter<S: Simd>(self, s: S, g: usize) {
+        let n = self.lines.len();
+        for line in self.lines.get(g * n / 4..(g + 1) * n / 4).unwrap_or(&[]) {
+            fetch(s, line, self.fetch);
+        }
+    }
+}
+
 /// Add one block to the accumulators of `G` tokens.
 ///
 /// The sums of the tokens go in lockstep, because each step waits five cycles for the one before.
@@ -55,11 +87,12 @@ fn lockstep<S: Simd, Q: Format, const G: usize>(
     factors: Factors<S::F>,
     x: &[QBlock; G],
     acc: &mut [S::F; G],
+    ahead: Ahead<'_>,
 ) {
     debug_assert_eq!(matches!(factors, Factors::SubBlocks { .. }), Q::SUB_BLOCKS);
     if const { Q::SUB_BLOCKS } {
         let Factors::SubBlocks { scale, scales, mins } = factors else { return };
-        sub_blocks::<S, Q, G>(s, w, (scale, scales), x, acc);
+        sub_blocks::<S, Q, G>(s, w, (scale, scales), x, acc, ahead);
         if const { Q::HAS_MIN }
             && let Some(mins) = mins
         {
@@ -67,7 +100,7 @@ fn lockstep<S: Simd, Q: Format, const G: usize>(
         }
     } else {
         let Factors::Whole { scale, min } = factors else { return };
-        whole::<S, Q, G>(s, w, (scale, min), x, acc);
+        whole::<S, Q, G>(s, w, (scale, min), x, acc, ahead);
     }
 }
 
@@ -79,9 +112,13 @@ fn whole<S: Simd, Q: Format, const G: usize>(
     (scale, min): (S::F, Option<S::F>),
     x: &[QBlock; G],
     acc: &mut [S::F; G],
+    ahead: Ahead<'_>,
 ) {
     let mut sums = [s.isplat(0); G];
     if const { has_few_bits::<S, Q>() } {
+        for g in 0..4 {
+            ahead.quarter(s, g);
+        }
         for i in 0..G {
             sums[i] = few_bits::<S, Q, 8>(s, w, &x[i], 0, x[i].correction_128);
         }
@@ -91,6 +128,7 @@ fn whole<S: Simd, Q: Format, const G: usize>(
             sums[i] = start::<S, Q>(s, &x[i], x[i].correction_128);
         }
         for g in 0..4 {
+            ahead.quarter(s, g);
             for i in 0..G {
                 sums[i] = dot::<S, Q>(s, sums[i], w[2 * g], x[i].q[2 * g]);
             }
@@ -117,9 +155,11 @@ fn sub_blocks<S: Simd, Q: Format, const G: usize>(
     (scale, scales): (S::F, [S::F; 2]),
     x: &[QBlock; G],
     acc: &mut [S::F; G],
+    ahead: Ahead<'_>,
 ) {
     let mut total = [s.splat(0.0); G];
     for h in 0..2 {
+        ahead.quarter(s, 2 * h);
         let mut sums = [s.isplat(0); G];
         for i in 0..G {
             let correction = if h == 0 {
@@ -140,6 +180,7 @@ fn sub_blocks<S: Simd, Q: Format, const G: usize>(
                 }
             }
         }
+        ahead.quarter(s, 2 * h + 1);
         for i in 0..G {
             let sum = s.to_float(sums[i]);
             total[i] = if h == 0 { s.mul(sum, scales[0]) } else { s.fma(sum, scales[1], total[i]) };
@@ -184,15 +225,15 @@ impl<S: Simd, const N: usize, const G: usize> Sums<'_, S, N, G> {
         for (scales, quants) in layout::blocks::<Q>(section) {
             let Some(tokens) = self.rest.as_chunks().0.first_chunk::<N>() else { break };
             self.rest = self.rest.get(x.n..).unwrap_or(&[]);
-            fetch(s, quants, x.fetch);
+            let ahead = Ahead::of(quants, x.fetch);
             let w = Q::vectors(s, quants);
             let factors = Q::factors(s, head, scales);
             // Straight code, because the compiler leaves a loop rolled up, with the
             // accumulators in memory.
             const { assert!(0 < N && N <= 2) }
-            lockstep::<S, Q, G>(s, &w, factors, &tokens[0], &mut self.acc[0]);
+            lockstep::<S, Q, G>(s, &w, factors, &tokens[0], &mut self.acc[0], ahead);
             if N > 1 {
-                lockstep::<S, Q, G>(s, &w, factors, &tokens[1], &mut self.acc[1]);
+                lockstep::<S, Q, G>(s, &w, factors, &tokens[1], &mut self.acc[1], Ahead::NOTHING);
             }
         }
     }
