@@ -12,6 +12,7 @@
 //! ```
 
 use super::sink::{Write, write_lanes};
+use crate::isa::stream::Fetch;
 use crate::isa::{LANES, Simd};
 use crate::pool::Band;
 
@@ -58,6 +59,7 @@ fn tile<S: Simd, E: Element, const P: usize, const T: usize>(
     s: S,
     w: [&[[E; LANES]]; P],
     x: [&[f32]; T],
+    fetch: Fetch,
 ) -> [[S::F; P]; T] {
     let mut acc = [[s.splat(0.0); P]; T];
     // Arrays, because the lengths of so many slices would be compared for each column.
@@ -72,6 +74,13 @@ fn tile<S: Simd, E: Element, const P: usize, const T: usize>(
             rows[t] = &x[t].0[i];
         }
         for k in 0..STEP {
+            if k.is_multiple_of(64 / size_of::<[E; LANES]>()) && fetch == Fetch::Both {
+                for column in &columns {
+                    // The panels are streams of their own, so that each is that much nearer.
+                    s.prefetch_l2(&column[k], Fetch::SECOND_AHEAD / P);
+                    s.prefetch(&column[k], Fetch::FIRST_FROM_SECOND / P);
+                }
+            }
             column(
                 s,
                 core::array::from_fn(|p| &columns[p][k]),
@@ -125,6 +134,7 @@ impl<E: Element> Work<'_, E> {
         s: S,
         first: usize,
         token: usize,
+        fetch: Fetch,
         out: &mut Band<'_, f32>,
     ) {
         let (n_panels, n_tokens) = (self.n_panels, out.n_rows());
@@ -136,7 +146,7 @@ impl<E: Element> Work<'_, E> {
         for (i, x) in x.iter_mut().enumerate() {
             *x = &self.x[(token + i).min(n_tokens - 1) * self.n_cols..][..self.n_cols];
         }
-        let y = tile::<S, E, P, T>(s, w, x);
+        let y = tile::<S, E, P, T>(s, w, x, fetch);
         for (i, y) in y.iter().enumerate().take(n_tokens - token) {
             for (j, y) in y.iter().enumerate().take(n_panels - first) {
                 write_lanes(s, *y, out, token + i, first + j, self.write);
@@ -151,19 +161,19 @@ impl<E: Element> Work<'_, E> {
         while t < out.n_rows() {
             match out.n_rows() - t {
                 5.. if S::N_REGISTERS >= 32 => {
-                    self.tile::<S, P, 8>(s, first, t, out);
+                    self.tile::<S, P, 8>(s, first, t, Fetch::Nothing, out);
                     t += 8;
                 }
                 3.. if S::N_REGISTERS >= 32 => {
-                    self.tile::<S, P, 4>(s, first, t, out);
+                    self.tile::<S, P, 4>(s, first, t, Fetch::Nothing, out);
                     t += 4;
                 }
                 _ if S::N_REGISTERS >= 8 => {
-                    self.tile::<S, P, 2>(s, first, t, out);
+                    self.tile::<S, P, 2>(s, first, t, Fetch::Nothing, out);
                     t += 2;
                 }
                 _ => {
-                    self.tile::<S, P, 1>(s, first, t, out);
+                    self.tile::<S, P, 1>(s, first, t, Fetch::Nothing, out);
                     t += 1;
                 }
             }
@@ -189,7 +199,12 @@ fn multiply<S: Simd, E: Element>(
     let work = Work { w, stride, n_panels: w.len() / stride, x, n_cols, write };
     if n_tokens == 1 && S::N_REGISTERS >= 8 {
         // One token: more panels, so that enough sums are under way at once.
-        return (0..work.n_panels).step_by(4).for_each(|p| work.tile::<S, 4, 1>(s, p, 0, out));
+        let panels = (0..work.n_panels).step_by(4);
+        // A loop for each, so that none asks.
+        return match Fetch::for_one_token() {
+            Fetch::Both => panels.for_each(|p| work.tile::<S, 4, 1>(s, p, 0, Fetch::Both, out)),
+            _ => panels.for_each(|p| work.tile::<S, 4, 1>(s, p, 0, Fetch::Nothing, out)),
+        };
     }
     let mut p = 0;
     while p < work.n_panels {
