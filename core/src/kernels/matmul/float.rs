@@ -200,9 +200,12 @@ fn multiply<S: Simd, E: Element>(
     if n_tokens == 1 && S::N_REGISTERS >= 8 {
         // One token: more panels, so that enough sums are under way at once.
         let panels = (0..work.n_panels).step_by(4);
-        // A loop for each, so that none asks.
+        // A loop for each, so that none asks. Floats of 32 bits gain 5 % from memory and lose half
+        // their speed from the second cache.
         return match Fetch::for_one_token() {
-            Fetch::Both => panels.for_each(|p| work.tile::<S, 4, 1>(s, p, 0, Fetch::Both, out)),
+            Fetch::Both if const { size_of::<E>() < 4 } => {
+                panels.for_each(|p| work.tile::<S, 4, 1>(s, p, 0, Fetch::Both, out));
+            }
             _ => panels.for_each(|p| work.tile::<S, 4, 1>(s, p, 0, Fetch::Nothing, out)),
         };
     }
