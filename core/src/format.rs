@@ -91,10 +91,11 @@ pub(crate) trait Format: Layout {
     /// each row.
     fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8];
 
-    /// Return the floats of a head, which all its blocks share: the scale, and the factor of minima.
-    /// What a type does not have is 0.
+    /// Return the floats of a head, which all its blocks share: the scale, and the factor of the
+    /// minima. What a type does not have is 0; a type that has heads implements this.
     #[inline(always)]
     fn head<S: Simd>(s: S, _head: &Self::Head) -> [S::F; 2] {
+        const { assert!(size_of::<Self::Head>() == 0, "heads have floats") }
         [s.splat(0.0); 2]
     }
 

@@ -104,8 +104,8 @@ impl<B: Codes + Pod> Format for SixValues<B> {
     }
 
     #[inline(always)]
-    fn factors<S: Simd>(s: S, [d, _]: [S::F; 2], scales: &SubBlockScales<i8>) -> Factors<S::F> {
-        sub_blocks(s, d, scales)
+    fn factors<S: Simd>(s: S, [scale, _]: [S::F; 2], scales: &SubBlockScales<i8>) -> Factors<S::F> {
+        sub_blocks(s, scale, scales)
     }
 }
 
@@ -139,7 +139,7 @@ impl<B: Codes + Pod> Format for SixteenValues<B> {
     }
 
     #[inline(always)]
-    fn factors<S: Simd>(s: S, [d, _]: [S::F; 2], scales: &SubBlockScales<i8>) -> Factors<S::F> {
-        sub_blocks(s, d, scales)
+    fn factors<S: Simd>(s: S, [scale, _]: [S::F; 2], scales: &SubBlockScales<i8>) -> Factors<S::F> {
+        sub_blocks(s, scale, scales)
     }
 }

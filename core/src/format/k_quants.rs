@@ -140,8 +140,8 @@ impl Format for Q3_K {
     }
 
     #[inline(always)]
-    fn factors<S: Simd>(s: S, [d, _]: [S::F; 2], scales: &SubBlockScales<i8>) -> Factors<S::F> {
-        sub_blocks(s, d, scales)
+    fn factors<S: Simd>(s: S, [scale, _]: [S::F; 2], scales: &SubBlockScales<i8>) -> Factors<S::F> {
+        sub_blocks(s, scale, scales)
     }
 }
 
@@ -303,7 +303,7 @@ impl Format for Q6_K {
     }
 
     #[inline(always)]
-    fn factors<S: Simd>(s: S, [d, _]: [S::F; 2], scales: &SubBlockScales<i8>) -> Factors<S::F> {
-        sub_blocks(s, d, scales)
+    fn factors<S: Simd>(s: S, [scale, _]: [S::F; 2], scales: &SubBlockScales<i8>) -> Factors<S::F> {
+        sub_blocks(s, scale, scales)
     }
 }

@@ -142,7 +142,7 @@ pub(crate) fn write_block<L: Layout>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::{IQ4_XS, Q2_K, Q3_K, Q4_0, Q4_1, Q4_K, Q6_K, TQ2_0};
+    use crate::format::{IQ4_XS, Q2_0, Q2_K, Q3_K, Q4_0, Q4_1, Q4_K, Q6_K, TQ2_0};
 
     /// 64 aligned bytes.
     #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -193,6 +193,7 @@ mod tests {
             check::<Q6_K>(8 * n);
             check::<IQ4_XS>(8 * n);
             check::<TQ2_0>(8 * n);
+            check::<Q2_0>(2 * n);
         }
         assert_eq!(panel_bytes::<Q4_0>(0), 0);
     }

@@ -103,7 +103,7 @@ pub trait Simd: Copy {
     /// Prefetch as many bytes as `x` has, `ahead` bytes behind it, to the nearest cache; changes
     /// nothing, and there need not be anything at that address.
     fn prefetch<T>(self, x: &T, ahead: usize);
-    /// Prefetch to the second cache, for bytes that are needed only after much else was read.
+    /// Prefetch to the second cache, for bytes that are needed only after others were read.
     #[inline(always)]
     fn prefetch_l2<T>(self, x: &T, ahead: usize) {
         self.prefetch(x, ahead);

@@ -12,10 +12,10 @@
 pub(crate) enum Fetch {
     /// None: the processor follows one stream of memory by itself as fast as it can be read.
     Nothing = 1,
-    /// The nearest one, [`Fetch::FIRST_AHEAD`].
+    /// The nearest one, [`Fetch::FIRST_AHEAD`] bytes ahead.
     First,
-    /// The second one, [`Fetch::SECOND_AHEAD`], and from there the nearest one,
-    /// [`Fetch::FIRST_FROM_SECOND`].
+    /// The second one, [`Fetch::SECOND_AHEAD`] bytes ahead, and from there the nearest one,
+    /// [`Fetch::FIRST_FROM_SECOND`] bytes ahead.
     Both,
 }
 
@@ -24,7 +24,8 @@ impl Fetch {
     /// latency of memory, and more than a page, at whose end processors stop fetching by
     /// themselves.
     pub(crate) const FIRST_AHEAD: usize = 8192;
-    /// Bytes between what is multiplied and what is fetched to the second cache.
+    /// Bytes between what is multiplied and what is fetched to the second cache: the best of those
+    /// that were measured, as is the next.
     pub(crate) const SECOND_AHEAD: usize = 4096;
     /// Bytes between what is multiplied and what is fetched from the second to the nearest cache.
     pub(crate) const FIRST_FROM_SECOND: usize = 2048;

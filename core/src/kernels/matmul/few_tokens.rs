@@ -47,10 +47,10 @@ fn few_bits<S: Simd, Q: Format, const N: usize>(
     s.iadd(s.ishl(sum, Q::SHIFT), start::<S, Q>(s, x, correction))
 }
 
-/// What is fetched while a block is multiplied: lines far ahead of its elements.
+/// Lines far ahead of a block's elements, to be fetched while it is multiplied.
 ///
-/// A few lines after each product, because a burst of them takes all places in which loads wait for
-/// memory.
+/// A few lines between products, because a burst of them takes all places in which loads wait for
+/// memory. Sets that sum products of few bits at once have no place between them.
 #[derive(Clone, Copy)]
 struct Ahead<'a> {
     lines: &'a [Line],
@@ -197,21 +197,21 @@ struct Tokens<'a> {
     blocks: &'a [QBlock],
     n: usize,
     /// The caches that the panel is fetched to. It may be far away when its first tokens meet it,
-    /// and is near for all others.
+    /// and is near for the groups after them.
     fetch: Fetch,
 }
 
 /// The sums of a tile, and the tokens that they still have to meet.
-struct Sums<'a, S: Simd, const N: usize, const G: usize> {
+struct TileSums<'a, S: Simd, const N: usize, const G: usize> {
     s: S,
     x: Tokens<'a>,
-    /// The blocks from those of the first token and the next block of weights on: an address that
-    /// grows, for all tokens. With an index or more addresses, the processor issues half as much.
+    /// The blocks of activations that meet the next block of weights, and all after them. One
+    /// address that grows: with an index, or an address a token, the processor issues half as much.
     rest: &'a [QBlock],
     acc: [[S::F; G]; N],
 }
 
-impl<S: Simd, const N: usize, const G: usize> Sums<'_, S, N, G> {
+impl<S: Simd, const N: usize, const G: usize> TileSums<'_, S, N, G> {
     /// Add the products of the blocks of one section.
     #[inline(always)]
     fn add<Q: Format>(&mut self, head: [S::F; 2], section: &[u8]) {
@@ -248,7 +248,7 @@ fn tile<S: Simd, Q: Format, const N: usize, const G: usize>(
     first: usize,
     sink: &mut Sink<'_, '_>,
 ) {
-    let mut sums = Sums { s, x, rest: x.blocks.get(first..).unwrap_or(&[]), acc: [[s.splat(0.0); G]; N] };
+    let mut sums = TileSums { s, x, rest: x.blocks.get(first..).unwrap_or(&[]), acc: [[s.splat(0.0); G]; N] };
     // No panics here: the loop stays free of bounds checks that unwind. This says that the tokens
     // are there.
     debug_assert!(first + N * G <= x.n && x.blocks.len().is_multiple_of(x.n));
@@ -260,7 +260,8 @@ fn tile<S: Simd, Q: Format, const N: usize, const G: usize>(
                 sums.add::<Q>(head, section);
             }
         } else {
-            // All are whole: the compiler unrolls them.
+            // Super-blocks are whole, so sections are, and the compiler unrolls them.
+            debug_assert!(group.len().is_multiple_of(Q::SECTION_BYTES));
             for section in group.chunks_exact(Q::SECTION_BYTES) {
                 sums.add::<Q>(head, section);
             }
@@ -275,7 +276,6 @@ fn tile<S: Simd, Q: Format, const N: usize, const G: usize>(
 /// Fetch as many bytes as `x` has, ahead of it.
 #[inline(always)]
 fn fetch<S: Simd, T>(s: S, x: &T, to: Fetch) {
-    // Measured: 2 % faster than a match.
     if to == Fetch::Both {
         s.prefetch_l2(x, Fetch::SECOND_AHEAD);
         s.prefetch(x, Fetch::FIRST_FROM_SECOND);
