@@ -292,8 +292,8 @@ const LEAST_WEIGHT: f32 = 1.0 / (1u128 << 64) as f32;
 /// Return `exp(x)`, or zero where that is below [`LEAST_WEIGHT`]; NaN stays NaN.
 #[inline(always)]
 fn weight<S: Simd>(s: S, x: S::F) -> S::F {
-    // -80 is far below the least weight, and its exponential is no subnormal number yet: those would
-    // take five times as long.
+    // -80 is far below the least weight, and its exponential is no subnormal number yet. Those take
+    // five times as long.
     let y = math::exp(s, s.max(s.splat(-80.0), x));
     s.select(s.lt(y, s.splat(LEAST_WEIGHT)), s.splat(0.0), y)
 }
