@@ -476,11 +476,11 @@ kernel_table! {
     /// Turn a span's scores into exponentials, and join maximum and sum to the running ones.
     softmax_span = kernels::attention::softmax: fn(scores: &mut [Scores], masks: &[Masks], shaping: Shaping, running: &mut Running) -> Join;
     /// Compute a span's weighted values, joined to those before it.
-    values_f32 = kernels::attention::values_f32: fn(p: &[Scores], masks: &[Masks], v: &Panels<'_>, join: &Join, out: &mut [&mut [f32]]);
+    values_f32 = kernels::attention::values_f32: fn(p: &[Scores], masks: &[Masks], v: &Panels<'_>, soon: &Panels<'_>, join: &Join, out: &mut [&mut [f32]]);
     /// Compute a span's weighted values of F16.
-    values_f16 = kernels::attention::values_f16: fn(p: &[Scores], masks: &[Masks], v: &Panels<'_>, join: &Join, out: &mut [&mut [f32]]);
+    values_f16 = kernels::attention::values_f16: fn(p: &[Scores], masks: &[Masks], v: &Panels<'_>, soon: &Panels<'_>, join: &Join, out: &mut [&mut [f32]]);
     /// Compute a span's weighted values of BF16.
-    values_bf16 = kernels::attention::values_bf16: fn(p: &[Scores], masks: &[Masks], v: &Panels<'_>, join: &Join, out: &mut [&mut [f32]]);
+    values_bf16 = kernels::attention::values_bf16: fn(p: &[Scores], masks: &[Masks], v: &Panels<'_>, soon: &Panels<'_>, join: &Join, out: &mut [&mut [f32]]);
     /// Joins the spans of one row that were computed apart.
     merge_spans = kernels::attention::merge: fn(parts: &mut dyn Iterator<Item = &[f32]>, out: &mut [f32], running: &mut Running);
     /// Divides a row of weighted values by its sum of weights.

@@ -6,6 +6,7 @@
 use super::task::Task;
 use super::tile::{Rows, Tile, live};
 use crate::cell::{BLOCK_CELLS, BlockEntry, CellLayout, CellType};
+use crate::isa::stream::Fetch;
 use crate::kernel_set::KernelSet;
 use crate::kernels::attention::{
     Join, MAX_ROWS, Masks, Panels, Running, SPAN_BLOCKS, Scores, Shaping, tile_height,
@@ -49,10 +50,17 @@ impl<const TILES: usize, const Q: usize> Work<TILES, Q> {
 /// The spans that a job does, and the form of its results.
 #[derive(Clone, Copy)]
 pub(super) enum Extend {
-    /// All spans; rows of `d_v` results.
+    /// All spans, then those of the next head; rows of `d_v` results.
     All,
-    /// One span; rows of `d_v` weighted values, maximum, sum.
-    One(usize),
+    /// One span, then perhaps one of some head; rows of `d_v` weighted values, maximum, sum.
+    One { span: usize, then: Option<Place> },
+}
+
+/// A span of a head.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) head: usize,
+    pub(super) span: usize,
 }
 
 /// The rows that a job does.
@@ -224,12 +232,18 @@ impl<'t, 's> Task<'t, 's> {
                 (*values, *stats) = row.split_at_mut(self.attention.layout.d_v);
             }
         }
-        let spans = match part.extend {
-            Extend::All => bundle.spans(),
-            Extend::One(span) => span..span + 1,
+        let (spans, then) = match part.extend {
+            Extend::All => {
+                let spans = bundle.spans();
+                (spans.clone(), Some(Place { head: bundle.head + 1, span: spans.start }))
+            }
+            Extend::One { span, then } => (span..span + 1, then),
         };
-        for span in spans {
-            self.span(work, bundle, span, &mut sums);
+        for span in spans.clone() {
+            let next = span + 1;
+            let then = if next < spans.end { Some(Place { head: bundle.head, span: next }) } else { then };
+            let soon = self.next_keys(bundle.table, then);
+            self.span(work, bundle, span, &soon, &mut sums);
         }
         for (tile, (sums, stats)) in bundle.tiles().iter().zip(sums.iter_mut().zip(&mut stats)) {
             let Running { max, sum } = sums.running;
@@ -240,7 +254,7 @@ impl<'t, 's> Task<'t, 's> {
                         let sink = self.attention.sinks.get(head).copied();
                         (self.set.finish_row)(values, max[r], sum[r], sink);
                     }
-                    Extend::One(_) => stats.copy_from_slice(&[max[r], sum[r]]),
+                    Extend::One { .. } => stats.copy_from_slice(&[max[r], sum[r]]),
                 }
             }
         }
@@ -252,6 +266,7 @@ impl<'t, 's> Task<'t, 's> {
         work: &mut Work<TILES, Q>,
         bundle: &mut Bundle<'_, TILES>,
         span: usize,
+        soon: &Panels<'_>,
         sums: &mut [Sums<'_>; TILES],
     ) {
         let live = live(bundle.table, span);
@@ -271,8 +286,22 @@ impl<'t, 's> Task<'t, 's> {
                 let (scores, masks) = (&mut work.scores.0[t], &work.masks[t]);
                 self.softmax(scores, masks, bundle, &bundle.tiles[t], span, &mut sums[t]);
             }
-            self.values(work, bundle, &view, tiles, sums);
+            self.values(work, bundle, &view, soon, tiles, sums);
         }
+    }
+
+    /// Return the keys that are read next, where fetching them beside the values gains.
+    fn next_keys(&self, table: &[BlockEntry], then: Option<Place>) -> Panels<'t> {
+        let layout = &self.attention.layout;
+        let gains =
+            matches!(layout.k_type, CellType::F16 | CellType::BF16) && Fetch::for_one_token() == Fetch::Both;
+        let then = then.filter(|then| gains && then.head < layout.n_head_kv);
+        then.map_or([&[][..]; SPAN_BLOCKS], |Place { head, span }| {
+            core::array::from_fn(|i| match table.get(span * SPAN_BLOCKS + i) {
+                Some(entry) if entry.live != 0 => &self.cache[layout.k_range(entry.block as usize, head)],
+                _ => &[][..],
+            })
+        })
     }
 
     /// Return the bytes of a span that the tiles see.
@@ -404,9 +433,11 @@ impl<'t, 's> Task<'t, 's> {
         work: &mut Work<TILES, Q>,
         bundle: &Bundle<'_, TILES>,
         view: &Span<'_, TILES>,
+        soon: &Panels<'_>,
         tiles: Range<usize>,
         sums: &mut [Sums<'_>; TILES],
     ) {
+        let nearest = view.seeing(0..TILES).next();
         let (set, layout) = (self.set, &self.attention.layout);
         let Work { scores, masks, floats, .. } = work;
         let open = open_values(set, layout);
@@ -426,7 +457,7 @@ impl<'t, 's> Task<'t, 's> {
                             *part = &mut row[piece * PIECE..][..PIECE];
                         }
                         let (values, rows) = (view.floats(t, &floats.0), &mut pieces[..n_rows]);
-                        (set.values_f32)(scores, masks, &values, join, rows);
+                        (set.values_f32)(scores, masks, &values, &[&[]; SPAN_BLOCKS], join, rows);
                     }
                     _ => {
                         let kernel = match layout.v_type {
@@ -434,7 +465,8 @@ impl<'t, 's> Task<'t, 's> {
                             CellType::F16 => set.values_f16,
                             CellType::F32 | CellType::Q8_0 | CellType::Q4_0 => set.values_f32,
                         };
-                        kernel(scores, masks, &view.of(t, &view.values), join, rows);
+                        let soon = if nearest == Some(t) { *soon } else { [&[][..]; SPAN_BLOCKS] };
+                        kernel(scores, masks, &view.of(t, &view.values), &soon, join, rows);
                     }
                 }
             }

@@ -5,7 +5,7 @@
 //! its own in the scratch, and a second run of the pool joins them in order. Both ways give the
 //! same bits, because spans are joined in one order.
 
-use super::bundle::{Extend, Narrow, Part, Wide, Work};
+use super::bundle::{Extend, Narrow, Part, Place, Wide, Work};
 use super::task::{Attention, Task};
 use super::tile::Rows;
 use crate::error::Error;
@@ -94,9 +94,12 @@ impl Task<'_, '_> {
             let Some((first, units)) = split.take(job) else { return };
             let mut work = Narrow::new();
             for (i, data) in (first / unit..).zip(units.chunks_exact_mut(unit)) {
-                let (head, span) = (i % n_head_kv, spans.start + i / n_head_kv);
+                let place = |i: usize| Place { head: i % n_head_kv, span: spans.start + i / n_head_kv };
+                let Place { head, span } = place(i);
+                let then = (i + 1 < n_units).then(|| place(i + 1));
                 let mut rows = Rows { data, width: part_len, stride: group, first: 0, group };
-                let part = Part { head, tokens: 0..n_tokens, extend: Extend::One(span) };
+                let extend = Extend::One { span, then };
+                let part = Part { head, tokens: 0..n_tokens, extend };
                 self.part(&mut work, &part, &mut rows);
             }
         })?;

@@ -19,6 +19,7 @@
 use super::map::{load, store};
 use super::stored::{BF16, F16, F32, Stored, elements};
 use crate::cell::{BLOCK_CELLS, SPAN_CELLS};
+use crate::format::planes::Line;
 use crate::isa::{LANES, Simd};
 use crate::math;
 
@@ -130,10 +131,11 @@ macro_rules! typed {
             p: &[Scores],
             masks: &[Masks],
             v: &Panels<'_>,
+            soon: &Panels<'_>,
             join: &Join,
             out: &mut [&mut [f32]],
         ) {
-            by_rows!(p.len(), values, s: S, $E, p, masks, v, join, out);
+            by_rows!(p.len(), values, s: S, $E, p, masks, v, soon, join, out);
         }
     )* };
 }
@@ -345,13 +347,15 @@ fn join<S: Simd>(s: S, running: &mut Running, span: &Running, sees: u16) -> Join
 /// each cell that the row sees, in ascending order, from +0.0.
 ///
 /// A panel of values is `[32 cells, d_v]`. `out` may have fewer rows than the tile. Blocks that all
-/// rows see whole take a short loop, the others one that looks at the masks.
+/// rows see whole take a short loop, the others one that looks at the masks. Prefetches a block of
+/// `soon`, the keys that are read next, beside each block of values that is seen whole.
 #[inline(always)]
 fn values<S: Simd, E: Stored, const R: usize, const W: usize>(
     s: S,
     p: &[Scores],
     masks: &[Masks],
     v: &Panels<'_>,
+    soon: &Panels<'_>,
     joined: &Join,
     out: &mut [&mut [f32]],
 ) {
@@ -365,7 +369,12 @@ fn values<S: Simd, E: Stored, const R: usize, const W: usize>(
         let n_whole = if d + W * LANES <= d_v { n_whole } else { 0 };
         let mut whole_sums = [[s.splat(0.0); W]; R];
         for (block, v) in v.iter().enumerate().take(n_whole) {
-            whole::<S, E, R, W>(s, p, block, v, d_v, d, &mut whole_sums);
+            let lines = soon[block].as_chunks().0;
+            // In the order of memory: every second line first is slower than none.
+            match lines.get(d / (W * LANES) * BLOCK_CELLS..).and_then(|lines| lines.first_chunk()) {
+                Some(soon) => whole::<S, E, R, W, true>(s, p, block, v, soon, d_v, d, &mut whole_sums),
+                None => whole::<S, E, R, W, false>(s, p, block, v, &NO_LINES, d_v, d, &mut whole_sums),
+            }
         }
         // A copy, so that the sums of what is seen whole stay in registers.
         let mut sums = whole_sums;
@@ -395,13 +404,18 @@ fn accumulate<S: Simd>(s: S, joined: &Join, r: usize, old: &[f32], new: S::F) ->
     s.fma(load(s, old), s.splat(joined.keep[r]), s.mul(new, s.splat(joined.take[r])))
 }
 
-/// Add a block that all rows see whole.
+/// The lines of a loop that fetches none.
+static NO_LINES: [Line; BLOCK_CELLS] = [[0; _]; _];
+
+/// Add a block that all rows see whole. With `FETCH`, prefetch a line of `soon` with each cell.
 #[inline(always)]
-fn whole<S: Simd, E: Stored, const R: usize, const W: usize>(
+#[expect(clippy::too_many_arguments, reason = "the state of a loop's body")]
+fn whole<S: Simd, E: Stored, const R: usize, const W: usize, const FETCH: bool>(
     s: S,
     p: &[Scores; R],
     block: usize,
     v: &[u8],
+    soon: &[Line; BLOCK_CELLS],
     d_v: usize,
     d: usize,
     sums: &mut [[S::F; W]; R],
@@ -411,8 +425,11 @@ fn whole<S: Simd, E: Stored, const R: usize, const W: usize>(
     // A missing vector cannot occur; a loop with one way out keeps the sums in registers.
     let none = [[bytemuck::Zeroable::zeroed(); LANES]; W];
     // All rows are equally long, so that one comparison ahead of the loop serves all of them.
-    for (c, v) in v.chunks_exact(d_v.max(1)).enumerate().take(BLOCK_CELLS) {
+    for ((c, v), soon) in v.chunks_exact(d_v.max(1)).enumerate().zip(soon) {
         let v = v.get(d..).and_then(|v| v.as_chunks::<LANES>().0.first_chunk::<W>()).unwrap_or(&none);
+        if const { FETCH } {
+            s.prefetch_l2(soon, 0);
+        }
         let mut values = [s.splat(0.0); W];
         for i in 0..W {
             values[i] = E::load(s, &v[i]);
