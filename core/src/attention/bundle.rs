@@ -17,6 +17,9 @@ use core::ops::Range;
 /// Bytes of a block that a kernel reads, and prefetches, with a piece of 32 dimensions.
 const PIECE_BYTES: usize = PIECE * BLOCK_CELLS * 4;
 
+/// Panels of a span of which nothing is read.
+const NO_PANELS: Panels<'static> = [&[]; SPAN_BLOCKS];
+
 /// At the start of a cache line, so that no vector lies across two.
 #[repr(align(64))]
 struct Aligned<T>(T);
@@ -50,9 +53,9 @@ impl<const TILES: usize, const Q: usize> Work<TILES, Q> {
 /// The spans that a job does, and the form of its results.
 #[derive(Clone, Copy)]
 pub(super) enum Extend {
-    /// All spans, then those of the next head; rows of `d_v` results.
+    /// All spans, before those of the next head; rows of `d_v` results.
     All,
-    /// One span, then perhaps one of some head; rows of `d_v` weighted values, maximum, sum.
+    /// One span, before `then`; rows of `d_v` weighted values, maximum, sum.
     One { span: usize, then: Option<Place> },
 }
 
@@ -296,11 +299,24 @@ impl<'t, 's> Task<'t, 's> {
         let gains =
             matches!(layout.k_type, CellType::F16 | CellType::BF16) && Fetch::for_one_token() == Fetch::Both;
         let then = then.filter(|then| gains && then.head < layout.n_head_kv);
-        then.map_or([&[][..]; SPAN_BLOCKS], |Place { head, span }| {
-            core::array::from_fn(|i| match table.get(span * SPAN_BLOCKS + i) {
-                Some(entry) if entry.live != 0 => &self.cache[layout.k_range(entry.block as usize, head)],
-                _ => &[][..],
-            })
+        then.map_or(NO_PANELS, |Place { head, span }| {
+            self.panels(table, span, |_, entry| entry.live != 0, |block| layout.k_range(block, head))
+        })
+    }
+
+    /// Return the `part` of each block of a span that is `wanted`, by its number in the span. Only
+    /// blocks with live cells may be.
+    fn panels(
+        &self,
+        table: &[BlockEntry],
+        span: usize,
+        wanted: impl Fn(usize, &BlockEntry) -> bool,
+        part: impl Fn(usize) -> Range<usize>,
+    ) -> Panels<'t> {
+        core::array::from_fn(|i| match table.get(span * SPAN_BLOCKS + i) {
+            // `Attention::run` has checked that the cache has the blocks of all live cells.
+            Some(entry) if wanted(i, entry) => &self.cache[part(entry.block as usize)],
+            _ => &[][..],
         })
     }
 
@@ -312,7 +328,6 @@ impl<'t, 's> Task<'t, 's> {
         span: usize,
     ) -> Span<'t, TILES> {
         let layout = &self.attention.layout;
-        let (cache, table) = (self.cache, bundle.table);
         let mut seen = [[false; SPAN_BLOCKS]; TILES];
         for (tile, (masks, seen)) in bundle.tiles().iter().zip(masks.iter().zip(&mut seen)) {
             let all = masks[..tile.height].iter().flatten().fold(u32::MAX, |all, mask| all & mask);
@@ -320,17 +335,9 @@ impl<'t, 's> Task<'t, 's> {
                 all == u32::MAX || masks[..tile.height].iter().any(|masks| masks[i] != 0)
             });
         }
-        let panels = |part: &dyn Fn(usize) -> Range<usize>| {
-            core::array::from_fn(|i| {
-                match table.get(span * SPAN_BLOCKS + i) {
-                    // `Attention::run` has checked that the cache has the blocks of all live cells.
-                    Some(entry) if seen.iter().any(|seen| seen[i]) => &cache[part(entry.block as usize)],
-                    _ => &[][..],
-                }
-            })
-        };
-        let keys = panels(&|block| layout.k_range(block, bundle.head));
-        let values = panels(&|block| layout.v_range(block, bundle.head));
+        let seen_by_any = |i: usize, _: &BlockEntry| seen.iter().any(|seen| seen[i]);
+        let keys = self.panels(bundle.table, span, seen_by_any, |block| layout.k_range(block, bundle.head));
+        let values = self.panels(bundle.table, span, seen_by_any, |block| layout.v_range(block, bundle.head));
         Span { keys, values, seen }
     }
 
@@ -457,7 +464,7 @@ impl<'t, 's> Task<'t, 's> {
                             *part = &mut row[piece * PIECE..][..PIECE];
                         }
                         let (values, rows) = (view.floats(t, &floats.0), &mut pieces[..n_rows]);
-                        (set.values_f32)(scores, masks, &values, &[&[]; SPAN_BLOCKS], join, rows);
+                        (set.values_f32)(scores, masks, &values, &NO_PANELS, join, rows);
                     }
                     _ => {
                         let kernel = match layout.v_type {
@@ -465,8 +472,8 @@ impl<'t, 's> Task<'t, 's> {
                             CellType::F16 => set.values_f16,
                             CellType::F32 | CellType::Q8_0 | CellType::Q4_0 => set.values_f32,
                         };
-                        let soon = if nearest == Some(t) { *soon } else { [&[][..]; SPAN_BLOCKS] };
-                        kernel(scores, masks, &view.of(t, &view.values), &soon, join, rows);
+                        let soon = if nearest == Some(t) { soon } else { &NO_PANELS };
+                        kernel(scores, masks, &view.of(t, &view.values), soon, join, rows);
                     }
                 }
             }
