@@ -4,7 +4,7 @@
 //! The bytes of generation are those of keys and values. The operations of prompts are a product
 //! and a sum for each dimension of K and of V, for each query row and each cell that it attends to.
 //!
-//! Generation goes from layer to layer, each with a KV cache of its own, as a model does. At a
+//! Generation goes from layer to layer of one KV cache, as a model does. At a
 //! depth of 8,192 these are in memory, so the printed share, of the L3 cache's speed, is too low
 //! there. The set `amx` is not timed, because its attention is that of `avx512`.
 #![allow(missing_docs, reason = "criterion's macros make an undocumented main")]
@@ -12,8 +12,9 @@
 use backstitch_benches::{Best, Cost};
 use backstitch_core::KernelSet;
 use backstitch_core::attention::{Attention, Seen, store};
-use backstitch_core::cell::{BLOCK_CELLS, BlockEntry, CellLayout, CellType};
+use backstitch_core::cell::{BLOCK_CELLS, BlockEntry, CellBlocks, CellBlocksMut, CellLayout, CellType};
 use backstitch_core::pool::{Pool, ThreadPool};
+use backstitch_kv::arena::Arena;
 use backstitch_testing::Random;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
@@ -24,12 +25,13 @@ use std::time::Duration;
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// Layers with KV caches of their own, so that a layer's bytes have left the L1 and L2 cache when
-/// its turn comes again.
+/// A KV cache with several layers, as a model has it, so that a layer's bytes have left the L1 and
+/// L2 cache when its turn comes again.
 struct Layers {
     layout: CellLayout,
     n_head: usize,
-    caches: Vec<Vec<Line>>,
+    cache: Arena,
+    n_layer: usize,
     table: Vec<BlockEntry>,
     q: Vec<f32>,
     scratch: Vec<f32>,
@@ -48,16 +50,20 @@ impl Layers {
         let mut random = Random::new(1);
         let width = n_head_kv * 64;
         let n_blocks = n_slots.div_ceil(BLOCK_CELLS);
-        let mut cache = vec![Line([0; 64]); n_blocks * layout.block_bytes() / 64];
+        let (len, stride) = (layout.block_bytes(), n_layer * layout.block_bytes());
+        let mut cache = Arena::new(n_blocks * stride).unwrap();
         let (k, v) = (random.floats(n_slots * width), random.floats(n_slots * width));
         let cell = |i: usize| ((i / BLOCK_CELLS) as u32, (i % BLOCK_CELLS) as u32);
         let pool = ThreadPool::new(1).unwrap();
-        let bytes = bytemuck::cast_slice_mut(&mut cache);
-        store(KernelSet::detect().unwrap(), &pool, &layout, &k, &v, &cell, bytes).unwrap();
+        for layer in 0..n_layer {
+            let blocks = CellBlocksMut::new(&mut cache.bytes_mut()[layer * len..], &layout, stride);
+            store(KernelSet::detect().unwrap(), &pool, &layout, &k, &v, &cell, blocks).unwrap();
+        }
         Layers {
             layout,
             n_head,
-            caches: vec![cache; n_layer],
+            cache,
+            n_layer,
             table: (0..n_blocks as u32).map(|block| BlockEntry { block, live: u32::MAX }).collect(),
             q: random.floats(n_tokens * n_head * 64),
             scratch: vec![0.0; 1 << 20],
@@ -88,9 +94,11 @@ impl Layers {
         let n_tokens = self.q.len() / self.n_head / 64;
         let first = end - n_tokens;
         let seen = |i: usize| Seen { table: &self.table, slots: 0..(first + i) as u32 + 1 };
-        self.next = (self.next + 1) % self.caches.len();
-        let cache = bytemuck::cast_slice(&self.caches[self.next]);
-        attention.run(set, pool, &self.q, cache, &seen, &mut self.scratch, &mut self.out).unwrap();
+        self.next = (self.next + 1) % self.n_layer;
+        let len = self.layout.block_bytes();
+        let blocks =
+            CellBlocks::new(&self.cache.bytes()[self.next * len..], &self.layout, self.n_layer * len);
+        attention.run(set, pool, &self.q, blocks, &seen, &mut self.scratch, &mut self.out).unwrap();
         black_box(&self.out);
     }
 }
@@ -166,9 +174,10 @@ fn storing(c: &mut Criterion) {
         // F32 is read, F16 is written.
         let cost = Cost { bytes: n_tokens * 2 * 192 * (4 + 2), ..Cost::default() };
         for set in KernelSet::available() {
-            let bytes = bytemuck::cast_slice_mut(&mut cache);
+            let len = layout.block_bytes();
             bench(&mut group, &format!("{n_tokens} tokens {}", set.name()), 1, cost, || {
-                store(set, &pool, &layout, black_box(&rows), &rows, &cell, bytes).unwrap();
+                let blocks = CellBlocksMut::new(bytemuck::cast_slice_mut(&mut cache), &layout, len);
+                store(set, &pool, &layout, black_box(&rows), &rows, &cell, blocks).unwrap();
             });
         }
     }

@@ -8,7 +8,7 @@
 #![allow(missing_docs, reason = "a program has nobody to read its items")]
 
 use backstitch_core::attention::{Attention, Seen};
-use backstitch_core::cell::{BLOCK_CELLS, BlockEntry, CellLayout, CellType};
+use backstitch_core::cell::{BLOCK_CELLS, BlockEntry, CellBlocks, CellLayout, CellType};
 use backstitch_core::packed::{Line, PackedType, packed_bytes};
 use backstitch_core::pool::Inline;
 use backstitch_core::quantized::quantized_row_bytes;
@@ -99,8 +99,9 @@ fn attend(n_tokens: usize, n_slots: usize) -> Box<dyn FnMut()> {
             Attention { n_head: 9, scale: 0.125, soft_cap: 0.0, sinks: &[], position_bias: None, layout };
         let first = n_slots - n_tokens;
         let seen = |i: usize| Seen { table: &extents, slots: 0..(first + i) as u32 + 1 };
-        let cache = bytemuck::cast_slice(&cache);
-        attention.run(set(), &Inline, &q, cache, &seen, &mut [], &mut out).expect("fits");
+        let (cache, len) = (bytemuck::cast_slice(&cache), layout.block_bytes());
+        let blocks = CellBlocks::new(cache, &layout, len);
+        attention.run(set(), &Inline, &q, blocks, &seen, &mut [], &mut out).expect("fits");
         black_box(&out);
     })
 }

@@ -10,7 +10,7 @@ use backstitch_core::packed::{PackedType, packed_bytes};
 use backstitch_core::pool::{Parts, Pool, ThreadPool};
 use backstitch_core::quantized::quantized_row_bytes;
 use backstitch_core::{DType, Input, KernelSet, Packed, Product, Write, matmul, quantize};
-use backstitch_kv::file::Buffer;
+use backstitch_kv::arena::Arena;
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,7 @@ fn layouts(criterion: &mut Criterion) {
     let set = KernelSet::detect().expect("a kernel set");
     let pools = [1, 2].map(|n| ThreadPool::new(n).expect("threads"));
     // Large pages where the system has them, like those of a model's weights.
-    let mut pages = Buffer::zeroed(BYTES).expect("memory");
+    let mut pages = Arena::new(BYTES).expect("memory");
     // Bytes that are ordinary numbers in every type: products with subnormal numbers would take
     // several times as long.
     pages

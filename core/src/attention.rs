@@ -50,7 +50,7 @@ pub use seen::Seen;
 pub use store::store;
 pub use task::Attention;
 
-use crate::cell::{BlockEntry, SPAN_CELLS, check_alignment};
+use crate::cell::{BlockEntry, CellBlocks, SPAN_CELLS};
 use crate::error::{Error, length};
 use crate::kernel_set::KernelSet;
 use crate::pool::Pool;
@@ -68,29 +68,29 @@ impl Attention<'_> {
         n_ctx.div_ceil(SPAN_CELLS) * n_tokens * self.n_head * self.part_len()
     }
 
-    /// Attend: compute `out` `[n_tokens, n_head, d_v]` from `q` `[n_tokens, n_head, d_k]` and one
-    /// layer's `cache`.
+    /// Attend: compute `out` `[n_tokens, n_head, d_v]` from `q` `[n_tokens, n_head, d_k]` and the
+    /// `blocks` of one layer.
     ///
     /// `seen` returns the slots that token i of the batch sees. Allocates nothing.
     ///
     /// # Errors
-    /// [`Error::Length`] for slices that do not fit each other, [`Error::Ragged`] for heads that do
-    /// not, [`Error::Alignment`] for a cache that does not start at a multiple of 64 bytes,
-    /// [`Error::Block`] for a live entry whose block the cache does not have: nothing was written
-    /// then. [`Error::Panicked`] if a job of the pool panicked.
+    /// [`Error::Length`] for slices or blocks that do not fit the others, [`Error::Ragged`] for
+    /// heads that do not, [`Error::Alignment`] for blocks that do not start at multiples of 64
+    /// bytes, [`Error::Block`] for a live entry whose block is not there: nothing was written then.
+    /// [`Error::Panicked`] if a job of the pool panicked.
     #[expect(clippy::too_many_arguments, reason = "inputs, output and means of one operation")]
     pub fn run<'s>(
         &self,
         set: &KernelSet,
         pool: &dyn Pool,
         q: &[f32],
-        cache: &[u8],
+        blocks: CellBlocks<'_>,
         seen: &(dyn Fn(usize) -> Seen<'s> + Sync),
         scratch: &mut [f32],
         out: &mut [f32],
     ) -> Result<(), Error> {
-        let n_tokens = self.check(q, cache, seen, out)?;
-        let task = Task { attention: self, set, q, cache, seen };
+        let n_tokens = self.check(q, &blocks, seen, out)?;
+        let task = Task { attention: self, set, q, blocks, seen };
         let spans = (0..n_tokens).map(|i| seen(i).spans()).filter(|spans| !spans.is_empty());
         let spans = spans.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0);
         let n_parts = spans.len() * n_tokens * self.n_head;
@@ -105,7 +105,7 @@ impl Attention<'_> {
     fn check<'s>(
         &self,
         q: &[f32],
-        cache: &[u8],
+        blocks: &CellBlocks<'_>,
         seen: &(dyn Fn(usize) -> Seen<'s> + Sync),
         out: &[f32],
     ) -> Result<usize, Error> {
@@ -128,8 +128,8 @@ impl Attention<'_> {
         if let Some(bias) = &self.position_bias {
             bias.rule.check(self.n_head)?;
         }
-        check_alignment(cache)?;
-        let n_blocks = cache.len() / layout.block_bytes().max(1);
+        blocks.check(layout)?;
+        let n_blocks = blocks.len();
         let mut checked: &[BlockEntry] = &[];
         for i in 0..n_tokens {
             let table = seen(i).table;

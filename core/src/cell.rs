@@ -2,7 +2,7 @@
 //!
 //! A *cell* is the keys and values of one token in one layer. Cells are allocated in *blocks* of
 //! 32, and a sequence has a *block table* that lists its blocks, as in vLLM's paged attention. One
-//! layer's cache is one buffer, `[n_blocks][n_head_kv][K | V]`:
+//! layer's block is `[n_head_kv][K | V]`, with
 //!
 //! | part | shape | element `(d, cell)` at | read by |
 //! |---|---|---|---|
@@ -14,7 +14,7 @@
 //! sum across lanes.
 //!
 //! A part has 32 times some number of elements of at least two bytes, so every head's K and V start
-//! at a multiple of 64 bytes without padding, provided that the buffer does. Elements are
+//! at a multiple of 64 bytes without padding, provided that the block does. Elements are
 //! little-endian. The heads of one block lie together, so that grouped query heads share each load.
 //!
 //! Quantised cells have the numbers of GGUF's blocks: 32 neighbouring dimensions of one head and
@@ -36,13 +36,14 @@
 //! [`BlockEntry::live`] is clear does not belong to the sequence and holds arbitrary bytes, NaN
 //! included: it must be skipped, not multiplied by zero.
 
+mod blocks;
 mod layout;
 mod quantised;
 mod rows;
 mod types;
 
+pub use blocks::{CellBlocks, CellBlocksMut};
 pub use layout::CellLayout;
-pub(crate) use layout::check_alignment;
 pub use types::{BLOCK_CELLS, BlockEntry, CellType, SPAN_CELLS};
 
 #[cfg(test)]

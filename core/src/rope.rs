@@ -124,10 +124,9 @@ impl Rope {
     /// stored type again.
     ///
     /// Rotations add up, so a key at position p that is turned by `delta` more is the key at `p +
-    /// delta`, but for the rounding. `block` holds the bytes of one block
-    /// ([`CellLayout::block_range`]), bit i of `cells` chooses cell i, `scratch` holds at least
-    /// `row_len() + n_head_kv * d_k` floats. Allocates nothing; costs about as much as storing the
-    /// keys.
+    /// delta`, but for the rounding. `block` holds the bytes of one block, bit i of `cells` chooses
+    /// cell i, `scratch` holds at least `row_len() + n_head_kv * d_k` floats. Allocates nothing;
+    /// costs about as much as storing the keys.
     ///
     /// # Errors
     /// [`Error::Length`] if a slice has another length; [`Error::Ragged`] if `n_rot` is odd.

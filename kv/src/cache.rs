@@ -8,7 +8,7 @@
 //! - `kv`: keys and values of attention layers, by what is retained.
 //! - `cross`: keys and values of the encoder output.
 //! - `recurrent`: states of fixed size, and the journals of their inputs.
-//! - `paged`, `block`, `table`, `layer`: paged cells, which both kinds of attention store.
+//! - `paged`, `block`, `bytes`, `table`, `layer`: paged cells, which both kinds of attention store.
 //! - `slots`: reference counts of blocks and states.
 //! - `plan`, `operation`, `rollback`, `survey`: requests to all caches.
 //! - `view`: what compute reads and writes.
@@ -17,6 +17,7 @@
 //! module of the crate.
 
 pub(crate) mod block;
+mod bytes;
 mod cross;
 mod kv;
 mod layer;

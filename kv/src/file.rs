@@ -7,6 +7,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::arena::Arena;
 use crate::error::Size;
 use core::fmt;
 use core::ops::Range;
@@ -176,27 +177,11 @@ impl Mapping {
     }
 }
 
-/// Memory of its own, for a file that is read into it, or for much that is read often: in large
-/// pages where the system has them, so that the processor finds it with fewer look-ups. The first
-/// byte lies at a multiple of 64.
+/// Memory of its own, for a file that is read into it; an [`Arena`].
 ///
 /// Nothing that happens to the file after [`Buffer::read`] matters.
-pub struct Buffer {
-    map: Anonymous,
-    start: usize,
-    len: usize,
-}
-
-#[cfg(not(target_family = "wasm"))]
-type Anonymous = memmap2::MmapMut;
-#[cfg(target_family = "wasm")]
-type Anonymous = std::vec::Vec<u8>;
-
-/// Bytes of a cache line.
-const LINE: usize = 64;
-
-/// Bytes of the system's large pages where there are any: on x86-64, and on most others.
-const HUGE: usize = 2 << 20;
+#[derive(Debug)]
+pub struct Buffer(Arena);
 
 impl Buffer {
     /// Read the file at `path`.
@@ -210,55 +195,23 @@ impl Buffer {
 
     fn fill(path: &Path) -> Result<Self, Problem> {
         let (file, len) = open_regular(path)?;
-        let mut buffer = Self::zeroed(len).map_err(|_| Problem::Io(io::ErrorKind::OutOfMemory.into()))?;
-        let found = read_at(&file, 0, buffer.bytes_mut())?;
+        let mut arena = Arena::new(len).map_err(|_| Problem::Io(io::ErrorKind::OutOfMemory.into()))?;
+        let found = read_at(&file, 0, arena.bytes_mut())?;
         if found < len {
             return Err(Problem::Shrunk { found: found as u64, wanted: len as u64 });
         }
-        Ok(buffer)
-    }
-
-    /// Return `len` zeros. Pages are taken when they are first written, by the thread that does.
-    ///
-    /// # Errors
-    /// The error of the system if it has no room.
-    pub fn zeroed(len: usize) -> io::Result<Self> {
-        let align = if len < HUGE { LINE } else { HUGE };
-        let padded = len.checked_add(align).ok_or(io::ErrorKind::OutOfMemory)?;
-        #[cfg(not(target_family = "wasm"))]
-        let map = memmap2::MmapMut::map_anon(padded)?;
-        #[cfg(target_family = "wasm")]
-        let map: Anonymous =
-            bytemuck::allocation::try_zeroed_vec(padded).map_err(|()| io::ErrorKind::OutOfMemory)?;
-        let start = map.as_ptr().align_offset(align).min(align);
-        #[cfg(target_os = "linux")]
-        if align == HUGE {
-            // Advice that is not taken costs time, not correctness.
-            drop(map.advise(memmap2::Advice::HugePage));
-        }
-        Ok(Self { map, start, len })
+        Ok(Self(arena))
     }
 
     /// Return all bytes.
     pub fn bytes(&self) -> &[u8] {
-        &self.map[self.start..self.start + self.len]
-    }
-
-    /// Return all bytes.
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.map[self.start..self.start + self.len]
+        self.0.bytes()
     }
 }
 
 impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
         self.bytes()
-    }
-}
-
-impl fmt::Debug for Buffer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buffer({} bytes)", self.len)
     }
 }
 
@@ -409,19 +362,6 @@ mod tests {
         assert_eq!(mapped.to_string(), read.to_string());
         assert_eq!(&*mapped.path, path);
         mapped
-    }
-
-    #[test]
-    fn buffers_are_zeroed_aligned_and_as_long_as_asked_for() {
-        for len in [0, 1, 4096, HUGE - 1, HUGE, 3 * HUGE + 5] {
-            let mut buffer = Buffer::zeroed(len).unwrap();
-            assert!(buffer.bytes().iter().all(|byte| *byte == 0));
-            assert_eq!((buffer.bytes().len(), buffer.bytes().as_ptr().addr() % 64), (len, 0));
-            assert!(len < HUGE || buffer.bytes().as_ptr().addr().is_multiple_of(HUGE));
-            buffer.bytes_mut().fill(7);
-            assert!(buffer.bytes().iter().all(|byte| *byte == 7));
-        }
-        assert!(Buffer::zeroed(usize::MAX).is_err());
     }
 
     #[test]

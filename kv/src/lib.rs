@@ -42,7 +42,7 @@
 //!             // The block table has an entry per 32 slots.
 //!             let entry = view.table(last)[slot as usize / 32];
 //!             if entry.live >> (slot % 32) & 1 == 1 {
-//!                 let block = &view.storage[view.layout.block_range(entry.block as usize)];
+//!                 let Some(block) = view.blocks.get(entry.block) else { continue };
 //!                 let mut value = [0.0];
 //!                 view.layout.load_v(block, slot as usize % 32, &mut value);
 //!                 sum += value[0];
@@ -118,6 +118,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod arena;
 mod batch;
 mod cache;
 mod error;

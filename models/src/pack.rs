@@ -10,11 +10,12 @@ use crate::fingerprint::{ORIGINAL, fingerprint};
 use crate::gguf::{Gguf, TensorInfo, Writer};
 use crate::graph::Graph;
 use crate::model::Model;
-use crate::weights::{Arena, is_packable, pack_in_parallel};
+use crate::weights::{arena, is_packable, pack_in_parallel};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use backstitch_core::packed::{Source, packed_bytes};
 use backstitch_core::{PackedType, Pool};
+use backstitch_kv::arena::Arena;
 use core::ops::Range;
 
 // Packed numbers are in this machine's order; the format's is the lowest byte first.
@@ -68,7 +69,7 @@ impl<'a> PackedModel<'a> {
             end = place.as_ref().map_or(end, |place| place.end);
             places.push(place);
         }
-        let mut arena = Arena::new(end)?;
+        let mut arena = arena(end)?;
         let work = Stoppable::new(pool, cancel);
         for (tensor, place) in gguf.tensors().iter().zip(&places) {
             if let Some(room) = place.clone().and_then(|place| arena.bytes_mut().get_mut(place)) {
@@ -96,7 +97,7 @@ impl<'a> PackedModel<'a> {
                 Some(place) => {
                     let refused =
                         || Error::TensorBytes { tensor: name.into(), found: 0, wanted: place.len() as u64 };
-                    let panels = self.arena.get(place.clone()).ok_or_else(refused)?;
+                    let panels = self.arena.bytes().get(place.clone()).ok_or_else(refused)?;
                     writer.packed_tensor(name, shape, dtype, panels)?
                 }
                 None if tensor.is_packed() => {

@@ -2,10 +2,8 @@
 //!
 //! Matrices that a file has in panels already stay in the mapped file.
 
-mod arena;
 mod distances;
 
-pub(crate) use arena::Arena;
 pub(crate) use distances::REACH;
 
 use crate::{
@@ -19,6 +17,7 @@ use backstitch_core::{
     packed::{PANEL, Packed, PackedType, Source, pack, packed_bytes},
     pool::Parts,
 };
+use backstitch_kv::arena::Arena;
 use core::ops::Range;
 
 fn not_weights(info: &TensorInfo<'_>) -> Error {
@@ -88,7 +87,7 @@ impl Weights {
                 n_bytes = n_bytes.saturating_add(arena_bytes(&info, &wanted.shape)?);
             }
         }
-        let mut arena = Arena::new(n_bytes)?;
+        let mut arena = arena(n_bytes)?;
         let mut loader = Loader { work, keep, room: arena.bytes_mut(), at: 0 };
         let mut all = Vec::with_capacity(graph.weights().len());
         for wanted in graph.weights() {
@@ -131,7 +130,7 @@ impl Weights {
         };
         let matrix = all.get(expert).ok_or(Error::NoExpert { expert })?;
         let bytes = match &matrix.place {
-            Place::Arena(range) => self.arena.get(range.clone()),
+            Place::Arena(range) => self.arena.bytes().get(range.clone()),
             Place::File { part, range } => self.in_file(*part, range.clone()),
         };
         let bytes = bytes.ok_or(Error::WeightUse { weight: id.0, wanted: "a matrix in memory" })?;
@@ -176,6 +175,14 @@ fn matrices(shape: &WeightShape) -> (Vec<Range<usize>>, usize) {
             (Vec::new(), 0)
         }
     }
+}
+
+/// Return zeroed memory for packed matrices.
+///
+/// # Errors
+/// [`Error::OutOfMemory`] if the system has no room.
+pub(crate) fn arena(n_bytes: usize) -> Result<Arena, Error> {
+    Arena::new(n_bytes).map_err(|_| Error::OutOfMemory { what: "weights", n_bytes: n_bytes as u64 })
 }
 
 /// Return the bytes that a weight takes when it is packed.

@@ -300,7 +300,7 @@ impl<'t, 's> Task<'t, 's> {
             matches!(layout.k_type, CellType::F16 | CellType::BF16) && Fetch::for_one_token() == Fetch::Both;
         let then = then.filter(|then| gains && then.head < layout.n_head_kv);
         then.map_or(NO_PANELS, |Place { head, span }| {
-            self.panels(table, span, |_, entry| entry.live != 0, |block| layout.k_range(block, head))
+            self.panels(table, span, |_, entry| entry.live != 0, layout.k_range(head))
         })
     }
 
@@ -311,11 +311,11 @@ impl<'t, 's> Task<'t, 's> {
         table: &[BlockEntry],
         span: usize,
         wanted: impl Fn(usize, &BlockEntry) -> bool,
-        part: impl Fn(usize) -> Range<usize>,
+        part: Range<usize>,
     ) -> Panels<'t> {
         core::array::from_fn(|i| match table.get(span * SPAN_BLOCKS + i) {
-            // `Attention::run` has checked that the cache has the blocks of all live cells.
-            Some(entry) if wanted(i, entry) => &self.cache[part(entry.block as usize)],
+            // `Attention::run` has checked that the blocks of all live cells are there.
+            Some(entry) if wanted(i, entry) => &self.blocks.block(entry.block)[part.clone()],
             _ => &[][..],
         })
     }
@@ -336,8 +336,8 @@ impl<'t, 's> Task<'t, 's> {
             });
         }
         let seen_by_any = |i: usize, _: &BlockEntry| seen.iter().any(|seen| seen[i]);
-        let keys = self.panels(bundle.table, span, seen_by_any, |block| layout.k_range(block, bundle.head));
-        let values = self.panels(bundle.table, span, seen_by_any, |block| layout.v_range(block, bundle.head));
+        let keys = self.panels(bundle.table, span, seen_by_any, layout.k_range(bundle.head));
+        let values = self.panels(bundle.table, span, seen_by_any, layout.v_range(bundle.head));
         Span { keys, values, seen }
     }
 

@@ -4,7 +4,7 @@
 //! every 32; values are written as rows. Elements of two bytes go through a kernel that rounds
 //! sixteen at a time; the other types go through [`CellLayout`].
 
-use crate::cell::{BLOCK_CELLS, CellLayout, CellType, check_alignment};
+use crate::cell::{BLOCK_CELLS, CellBlocksMut, CellLayout, CellType};
 use crate::error::{Error, length};
 use crate::kernel_set::KernelSet;
 use crate::pool::{Parts, Pool, n_jobs};
@@ -13,16 +13,16 @@ use crate::pool::{Parts, Pool, n_jobs};
 const LEAST_WORK: usize = 1 << 14;
 
 /// Store keys `[n_tokens, n_head_kv * d_k]` and values `[n_tokens, n_head_kv * d_v]` of new tokens
-/// in one layer's `cache`, rounded to nearest even.
+/// in the blocks of one layer, rounded to nearest even.
 ///
 /// `cell` returns block and cell of token i; cells of several tokens must differ, or some are lost.
 /// Allocates nothing.
 ///
 /// # Errors
-/// [`Error::Length`] for slices that do not fit each other or a cell above 31, [`Error::Ragged`] if
-/// the layout's heads do not fill their units, [`Error::Alignment`] for a cache that does not start
-/// at a multiple of 64 bytes, [`Error::Block`] for a block that the cache does not have: nothing
-/// was written then. [`Error::Panicked`] if a job of the pool panicked.
+/// [`Error::Length`] for slices or blocks that do not fit the others, or a cell above 31,
+/// [`Error::Ragged`] if the layout's heads do not fill their units, [`Error::Alignment`] for blocks
+/// that do not start at multiples of 64 bytes, [`Error::Block`] for a block that is not there:
+/// nothing was written then. [`Error::Panicked`] if a job of the pool panicked.
 pub fn store(
     set: &KernelSet,
     pool: &dyn Pool,
@@ -30,16 +30,15 @@ pub fn store(
     k: &[f32],
     v: &[f32],
     cell: &(dyn Fn(usize) -> (u32, u32) + Sync),
-    cache: &mut [u8],
+    mut blocks: CellBlocksMut<'_>,
 ) -> Result<(), Error> {
     let (k_width, v_width) = (layout.n_head_kv * layout.d_k, layout.n_head_kv * layout.d_v);
-    let block_bytes = layout.block_bytes();
     let n_tokens = k.len() / k_width.max(1);
     length("keys", k.len(), n_tokens * k_width)?;
     length("values", v.len(), n_tokens * v_width)?;
-    check_alignment(cache)?;
+    blocks.as_ref().check(layout)?;
     layout.check()?;
-    let n_blocks = cache.len() / block_bytes.max(1);
+    let n_blocks = blocks.as_ref().len();
     for (block, cell) in (0..n_tokens).map(cell) {
         if block as usize >= n_blocks {
             return Err(Error::Block { found: block, n_blocks });
@@ -55,16 +54,17 @@ pub fn store(
     // Blocks that one segment of tokens fills are usually neighbours: only the range that is
     // written is shared out, in several parts a thread. A part is unrelated to the tokens' order:
     // each job looks for those that fall into its own.
-    let blocks = || (0..n_tokens).map(|i| cell(i).0 as usize);
-    let (Some(low), Some(last)) = (blocks().min(), blocks().max()) else { return Ok(()) };
-    let high = last + 1;
+    let numbers = || (0..n_tokens).map(|i| cell(i).0 as usize);
+    let (Some(low), Some(last)) = (numbers().min(), numbers().max()) else { return Ok(()) };
     let n_jobs = n_jobs(pool, k.len() + v.len(), LEAST_WORK);
-    let parts = Parts::new(&mut cache[low * block_bytes..high * block_bytes], block_bytes, n_jobs);
+    let (bytes, stride) = blocks.between(low, last);
+    let parts = Parts::new(bytes, stride, n_jobs);
     pool.run(n_jobs, &|job| {
         let Some((first, part)) = parts.take(job) else { return };
         for (i, (block, cell)) in (0..n_tokens).map(|i| (i, cell(i))) {
-            let start = (block as usize * block_bytes).checked_sub(low * block_bytes + first);
-            let block = start.and_then(|start| part.get_mut(start..start + block_bytes));
+            let behind = (block as usize).checked_sub(low);
+            let start = behind.and_then(|n| (n * stride).checked_sub(first));
+            let block = start.and_then(|start| part.get_mut(start..start + layout.block_bytes()));
             if let Some(block) = block {
                 put_keys(set, layout, block, cell as usize, &k[i * k_width..][..k_width]);
                 put_values(set, layout, block, cell as usize, &v[i * v_width..][..v_width]);
@@ -89,7 +89,7 @@ fn encoder(set: &KernelSet, stored: CellType) -> Option<Encode> {
 fn put_keys(set: &KernelSet, layout: &CellLayout, block: &mut [u8], cell: usize, row: &[f32]) {
     let Some(encode) = encoder(set, layout.k_type) else { return layout.store_k(block, cell, row) };
     for (head, row) in row.chunks_exact(layout.d_k.max(1)).enumerate() {
-        let panel: &mut [u16] = bytemuck::cast_slice_mut(&mut block[layout.k_range(0, head)]);
+        let panel: &mut [u16] = bytemuck::cast_slice_mut(&mut block[layout.k_range(head)]);
         let mut bits = [0; 64];
         for (panel, row) in panel.chunks_mut(64 * BLOCK_CELLS).zip(row.chunks(64)) {
             encode(row, &mut bits);
@@ -104,7 +104,7 @@ fn put_keys(set: &KernelSet, layout: &CellLayout, block: &mut [u8], cell: usize,
 fn put_values(set: &KernelSet, layout: &CellLayout, block: &mut [u8], cell: usize, row: &[f32]) {
     let Some(encode) = encoder(set, layout.v_type) else { return layout.store_v(block, cell, row) };
     for (head, row) in row.chunks_exact(layout.d_v.max(1)).enumerate() {
-        let out = &mut block[layout.v_range(0, head)][cell * 2 * row.len()..][..2 * row.len()];
+        let out = &mut block[layout.v_range(head)][cell * 2 * row.len()..][..2 * row.len()];
         encode(row, bytemuck::cast_slice_mut(out));
     }
 }

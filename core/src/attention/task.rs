@@ -2,7 +2,7 @@
 
 use super::position_bias::PositionBias;
 use super::seen::Seen;
-use crate::cell::CellLayout;
+use crate::cell::{CellBlocks, CellLayout};
 use crate::kernel_set::KernelSet;
 
 /// One layer's attention: its heads, and the shaping of its scores.
@@ -13,7 +13,7 @@ use crate::kernel_set::KernelSet;
 /// ```
 /// use backstitch_core::KernelSet;
 /// use backstitch_core::attention::{Attention, Seen, store};
-/// use backstitch_core::cell::{CellLayout, CellType, BlockEntry};
+/// use backstitch_core::cell::{BlockEntry, CellBlocks, CellBlocksMut, CellLayout, CellType};
 /// use backstitch_core::packed::Line;
 /// use backstitch_core::pool::Inline;
 ///
@@ -21,11 +21,13 @@ use crate::kernel_set::KernelSet;
 /// let layout = CellLayout { n_head_kv: 1, d_k: 2, d_v: 2, k_type, v_type };
 /// let mut cache = vec![Line([0; 64]); layout.block_bytes() / 64];
 /// let cache: &mut [u8] = bytemuck::cast_slice_mut(&mut cache);
+/// let stride = layout.block_bytes();
 ///
 /// // Keys and values of two tokens go to the first two cells of block 0.
 /// let (k, v) = ([1.0, 0.0, 0.0, 1.0], [1.0, 2.0, 3.0, 4.0]);
 /// let set = KernelSet::scalar();
-/// store(set, &Inline, &layout, &k, &v, &|token| (0, token as u32), cache)?;
+/// let blocks = CellBlocksMut::new(cache, &layout, stride);
+/// store(set, &Inline, &layout, &k, &v, &|token| (0, token as u32), blocks)?;
 ///
 /// // A query that both keys are equally near to gets the mean of their values.
 /// let table = [BlockEntry { block: 0, live: 0b11 }];
@@ -39,7 +41,8 @@ use crate::kernel_set::KernelSet;
 /// };
 /// let mut out = [0.0; 2];
 /// let seen = |_: usize| Seen { table: &table, slots: 0..2 };
-/// attention.run(set, &Inline, &[1.0, 1.0], cache, &seen, &mut [], &mut out)?;
+/// let blocks = CellBlocks::new(cache, &layout, stride);
+/// attention.run(set, &Inline, &[1.0, 1.0], blocks, &seen, &mut [], &mut out)?;
 /// assert_eq!(out, [2.0, 3.0]);
 /// # Ok::<(), backstitch_core::Error>(())
 /// ```
@@ -78,6 +81,6 @@ pub(super) struct Task<'t, 's> {
     pub(super) attention: &'t Attention<'t>,
     pub(super) set: &'t KernelSet,
     pub(super) q: &'t [f32],
-    pub(super) cache: &'t [u8],
+    pub(super) blocks: CellBlocks<'t>,
     pub(super) seen: &'t (dyn Fn(usize) -> Seen<'s> + Sync),
 }

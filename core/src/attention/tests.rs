@@ -1,16 +1,34 @@
 use super::*;
 use crate::cell::CellType::{self, BF16, F16, F32, Q4_0, Q8_0};
-use crate::cell::{BLOCK_CELLS, CellLayout};
+use crate::cell::{BLOCK_CELLS, CellBlocksMut, CellLayout};
 use crate::kernels::attention::{Running, SPAN_BLOCKS, Scores, Shaping};
 use crate::pool::{Inline, ThreadPool, limited::Limited};
 use backstitch_testing::{Random, assert_bits};
 use core::ops::Range;
 use std::{vec, vec::Vec};
 
-/// A cache line, so that a vector of them is aligned as a layer's buffer must be.
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+/// A cache line, so that a vector of them is aligned as blocks must be.
+#[derive(Clone, Copy, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(64))]
 struct Line([u8; 64]);
+
+/// Bytes between two blocks.
+const GAP: usize = 128;
+
+/// Return `cache` as the blocks of one layer.
+fn blocks<'c>(layout: &CellLayout, cache: &'c [Line]) -> CellBlocks<'c> {
+    CellBlocks::new(bytemuck::cast_slice(cache), layout, layout.block_bytes() + GAP)
+}
+
+/// Return `cache` as the blocks of one layer, to be changed.
+fn blocks_mut<'c>(layout: &CellLayout, cache: &'c mut [Line]) -> CellBlocksMut<'c> {
+    CellBlocksMut::new(bytemuck::cast_slice_mut(cache), layout, layout.block_bytes() + GAP)
+}
+
+/// Return a cache of `n_blocks` in which all numbers are NaN, the gaps between blocks too.
+fn filled(layout: &CellLayout, n_blocks: usize) -> Vec<Line> {
+    vec![Line([0xff; 64]); n_blocks * (layout.block_bytes() + GAP) / 64]
+}
 
 /// Keys and values of one sequence, and where they lie.
 struct Fixture {
@@ -60,7 +78,7 @@ impl Fixture {
     fn place(&mut self, blocks: Vec<u32>) {
         let layout = self.layout;
         let n_blocks = blocks.iter().max().map_or(0, |&block| block as usize + 1);
-        self.cache = vec![Line([0xff; 64]); (n_blocks * layout.block_bytes()).div_ceil(64)];
+        self.cache = filled(&layout, n_blocks);
         let n_slots = self.n_slots();
         let live =
             |i: usize| (0..BLOCK_CELLS.min(n_slots - i * BLOCK_CELLS)).fold(0, |live, c| live | 1 << c);
@@ -68,9 +86,9 @@ impl Fixture {
         self.table = table.map(|(i, &block)| BlockEntry { block, live: live(i) }).collect();
         let (cells, table) = (0..n_slots, &self.table);
         let cell = |slot: usize| (table[slot / BLOCK_CELLS].block, (slot % BLOCK_CELLS) as u32);
-        let cache = bytemuck::cast_slice_mut(&mut self.cache);
+        let blocks = blocks_mut(&layout, &mut self.cache);
         let set = KernelSet::detect().unwrap();
-        store(set, &Inline, &layout, &self.k, &self.v, &|i| cell(cells.start + i), cache).unwrap();
+        store(set, &Inline, &layout, &self.k, &self.v, &|i| cell(cells.start + i), blocks).unwrap();
     }
 
     /// Remove slots from the sequence, and fill their bytes with NaN.
@@ -81,8 +99,8 @@ impl Fixture {
         for slot in slots {
             let entry = &mut self.table[slot / BLOCK_CELLS];
             entry.live &= !(1 << (slot % BLOCK_CELLS));
-            let cache: &mut [u8] = bytemuck::cast_slice_mut(&mut self.cache);
-            let block = &mut cache[layout.block_range(entry.block as usize)];
+            let mut blocks = blocks_mut(&layout, &mut self.cache);
+            let block = blocks.get_mut(entry.block).unwrap();
             layout.store_k(block, slot % BLOCK_CELLS, &k);
             layout.store_v(block, slot % BLOCK_CELLS, &v);
         }
@@ -104,8 +122,8 @@ impl Fixture {
         let mut out = vec![f32::NAN; slots.len() * self.n_head * self.layout.d_v];
         let mut scratch = vec![f32::NAN; attention.scratch_len(self.n_slots(), slots.len())];
         let q = &self.q[slots.start * width..slots.end * width];
-        let cache = bytemuck::cast_slice(&self.cache);
-        attention.run(set, pool, q, cache, &seen, &mut scratch, &mut out).unwrap();
+        let blocks = blocks(&self.layout, &self.cache);
+        attention.run(set, pool, q, blocks, &seen, &mut scratch, &mut out).unwrap();
         out
     }
 
@@ -137,8 +155,7 @@ impl Fixture {
 
     fn stored(&self, slot: usize) -> (Vec<f32>, Vec<f32>) {
         let layout = self.layout;
-        let block = self.table[slot / BLOCK_CELLS].block as usize;
-        let block = &bytemuck::cast_slice(&self.cache)[layout.block_range(block)];
+        let block = blocks(&layout, &self.cache).get(self.table[slot / BLOCK_CELLS].block).unwrap();
         let mut cell = (vec![0.0; layout.n_head_kv * layout.d_k], vec![0.0; layout.n_head_kv * layout.d_v]);
         layout.load_k(block, slot % BLOCK_CELLS, &mut cell.0);
         layout.load_v(block, slot % BLOCK_CELLS, &mut cell.1);
@@ -329,8 +346,8 @@ fn sequences_in_one_batch_do_not_meet() {
             let attention = a.attention();
             let mut out = vec![0.0; order.len() * a.n_head * LAYOUT.d_v];
             let mut scratch = vec![0.0; attention.scratch_len(300, order.len())];
-            let cache = bytemuck::cast_slice(&cache);
-            attention.run(set, &pool, &q, cache, &seen, &mut scratch, &mut out).unwrap();
+            let blocks = blocks(&LAYOUT, &cache);
+            attention.run(set, &pool, &q, blocks, &seen, &mut scratch, &mut out).unwrap();
             let width = a.n_head * LAYOUT.d_v;
             for (out, (_, slot)) in out.chunks_exact(width).zip(order) {
                 assert_bits(set.name(), out, &a.run(set, &Inline, slot..slot + 1, usize::MAX));
@@ -378,8 +395,8 @@ fn position_biases_are_added_to_scores_whatever_the_chunks_threads_and_places() 
         let q = &fixture.q[slots.start * width..slots.end * width];
         let mut out = vec![f32::NAN; slots.len() * fixture.n_head * LAYOUT.d_v];
         let mut scratch = vec![f32::NAN; attention.scratch_len(n, slots.len())];
-        let cache = bytemuck::cast_slice(&fixture.cache);
-        attention.run(set, pool, q, cache, &seen, &mut scratch, &mut out).unwrap();
+        let blocks = self::blocks(&fixture.layout, &fixture.cache);
+        attention.run(set, pool, q, blocks, &seen, &mut scratch, &mut out).unwrap();
         out
     };
     let rules = [BiasRule::Table { bias: &bias, max_distance }, BiasRule::Slopes { max_bias: 8.0 }];
@@ -460,12 +477,15 @@ fn a_row_that_sees_nothing_is_zero() {
 fn bad_calls_are_refused_before_anything_is_written() {
     let fixture = Fixture::new(LAYOUT, 2, 40, 1);
     let cache: &[u8] = bytemuck::cast_slice(&fixture.cache);
+    let len = LAYOUT.block_bytes();
+    let stride = core::cell::Cell::new(len + GAP);
     let missing = [BlockEntry { block: 2, live: 1 }];
     let run = |attention: Attention<'_>, q: usize, cache: &[u8], table: &[BlockEntry], out: usize| {
         let mut out = vec![7.0; out];
         let seen = |_: usize| Seen { table, slots: 0..40 };
         let q = &fixture.q[..q];
-        let result = attention.run(KernelSet::scalar(), &Inline, q, cache, &seen, &mut [], &mut out);
+        let blocks = CellBlocks::new(cache, &LAYOUT, stride.get());
+        let result = attention.run(KernelSet::scalar(), &Inline, q, blocks, &seen, &mut [], &mut out);
         assert!(result.is_ok() || out.iter().all(|&x| x == 7.0));
         result
     };
@@ -496,6 +516,17 @@ fn bad_calls_are_refused_before_anything_is_written() {
         Err(Error::Alignment { what: "cache", wanted: 64 })
     );
     assert_eq!(run(attention, 80, cache, &missing, 96), Err(Error::Block { found: 2, n_blocks: 2 }));
+    stride.set(len + 32);
+    assert_eq!(run(attention, 80, cache, table, 96), Err(Error::Alignment { what: "cache", wanted: 64 }));
+    stride.set(len + GAP);
+    // Without blocks there is nothing to align.
+    assert_eq!(run(attention, 80, &cache[4..8], table, 96), Err(Error::Block { found: 0, n_blocks: 0 }));
+    let halves = Attention { layout: CellLayout { k_type: F16, ..LAYOUT }, ..attention };
+    let wanted = halves.layout.block_bytes();
+    assert_eq!(
+        run(halves, 80, cache, table, 96),
+        Err(Error::Length { what: "block of cells", found: len, wanted })
+    );
     let quantised = Attention { layout: CellLayout { k_type: Q8_0, ..LAYOUT }, ..attention };
     let ragged = Err(Error::Ragged { what: "dimensions of a key", found: 20, block: 32 });
     assert_eq!(run(quantised, 80, cache, table, 96), ragged);
@@ -510,17 +541,18 @@ fn storing_by_threads_stores_the_same_and_refuses_bad_cells() {
         let fixture = Fixture::new(layout, 1, 50, 2);
         let mut row = vec![0.0; 2 * d_v];
         for (slot, v) in fixture.v.chunks_exact(2 * d_v).enumerate() {
-            let whole: &[u8] = bytemuck::cast_slice(&fixture.cache);
-            layout.load_v(&whole[layout.block_range(slot / BLOCK_CELLS)], slot % BLOCK_CELLS, &mut row);
+            let block = blocks(&layout, &fixture.cache).get((slot / BLOCK_CELLS) as u32).unwrap();
+            layout.load_v(block, slot % BLOCK_CELLS, &mut row);
             assert!(row.iter().zip(v).all(|(a, b)| (a - b).abs() < 0.15), "{slot} {v_type:?}");
         }
     }
     let fixture = Fixture::new(CellLayout { k_type: F16, v_type: BF16, ..LAYOUT }, 1, 700, 2);
     let Fixture { layout, k, v, .. } = &fixture;
     let mut cache = vec![Line([0xff; 64]); fixture.cache.len()];
-    let mut one_by_one = vec![0xffu8; cache.len() * 64];
+    let mut one_by_one = cache.clone();
     for (slot, (k, v)) in k.chunks_exact(40).zip(v.chunks_exact(48)).enumerate() {
-        let block = &mut one_by_one[layout.block_range(slot / BLOCK_CELLS)];
+        let mut blocks = blocks_mut(layout, &mut one_by_one);
+        let block = blocks.get_mut((slot / BLOCK_CELLS) as u32).unwrap();
         layout.store_k(block, slot % BLOCK_CELLS, k);
         layout.store_v(block, slot % BLOCK_CELLS, v);
     }
@@ -529,15 +561,14 @@ fn storing_by_threads_stores_the_same_and_refuses_bad_cells() {
         let pool = ThreadPool::new(n_threads).unwrap();
         for set in KernelSet::available() {
             cache.fill(Line([0xff; 64]));
-            store(set, &pool, layout, k, v, &cell, bytemuck::cast_slice_mut(&mut cache)).unwrap();
-            let cache: &[u8] = bytemuck::cast_slice(&cache);
+            store(set, &pool, layout, k, v, &cell, blocks_mut(layout, &mut cache)).unwrap();
             assert!(cache == one_by_one, "{n_threads} {}", set.name());
         }
     }
     cache.fill(Line([0x11; 64]));
     let mut refused = |cell: &(dyn Fn(usize) -> (u32, u32) + Sync), v: &[f32]| {
-        let bytes = bytemuck::cast_slice_mut(&mut cache);
-        let error = store(KernelSet::scalar(), &Inline, layout, k, v, cell, bytes).unwrap_err();
+        let blocks = blocks_mut(layout, &mut cache);
+        let error = store(KernelSet::scalar(), &Inline, layout, k, v, cell, blocks).unwrap_err();
         assert!(cache.iter().all(|line| line.0 == [0x11; 64]));
         error
     };
@@ -546,4 +577,16 @@ fn storing_by_threads_stores_the_same_and_refuses_bad_cells() {
     assert_eq!(refused(&|i| (0, if i == 699 { 32 } else { 0 }), v), above);
     let short = Error::Length { what: "values", found: 10, wanted: 700 * 48 };
     assert_eq!(refused(&cell, &v[..10]), short);
+    let (len, wanted) = (layout.block_bytes(), LAYOUT.block_bytes());
+    let wrong: [(usize, &CellLayout, usize, Error); 3] = [
+        (0, &LAYOUT, len, Error::Length { what: "block of cells", found: len, wanted }),
+        (8, layout, len, Error::Alignment { what: "cache", wanted: 64 }),
+        (0, layout, len + 32, Error::Alignment { what: "cache", wanted: 64 }),
+    ];
+    for (start, of, stride, error) in wrong {
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut cache);
+        let blocks = CellBlocksMut::new(&mut bytes[start..], layout, stride);
+        assert_eq!(store(KernelSet::scalar(), &Inline, of, k, v, &cell, blocks), Err(error));
+        assert!(cache.iter().all(|line| line.0 == [0x11; 64]));
+    }
 }

@@ -1,4 +1,4 @@
-//! Places in a layer's buffer.
+//! Places in a block.
 
 use super::types::{BLOCK_CELLS, CellType};
 use crate::error::Error;
@@ -7,7 +7,7 @@ use core::ops::Range;
 /// The shape and the types of one layer's cache; see the module for the order of elements.
 ///
 /// Layers of one model may differ (sliding windows with fewer heads, for instance); each has its
-/// own buffer and layout.
+/// own layout.
 ///
 /// ```
 /// use backstitch_core::cell::{CellLayout, CellType};
@@ -16,8 +16,8 @@ use core::ops::Range;
 /// let layout = CellLayout { n_head_kv: 2, d_k: 64, d_v: 64, k_type, v_type };
 /// assert_eq!(layout.k_bytes(), 32 * 64 * 2);
 /// assert_eq!(layout.v_bytes(), 32 * 2 * 34); // two blocks of 32 values a cell
-/// assert_eq!(layout.k_range(0, 1).start, layout.head_bytes());
-/// assert_eq!(layout.block_range(1).start, layout.block_bytes());
+/// assert_eq!(layout.k_range(1).start, layout.head_bytes());
+/// assert_eq!(layout.v_range(1).end, layout.block_bytes());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellLayout {
@@ -76,20 +76,15 @@ impl CellLayout {
         self.n_head_kv * self.head_bytes()
     }
 
-    /// Return the range of `block` in the layer's buffer.
-    pub const fn block_range(&self, block: usize) -> Range<usize> {
-        block * self.block_bytes()..(block + 1) * self.block_bytes()
-    }
-
-    /// Return the range of the K of `head` in `block` in the layer's buffer: `[d_k, 32]` elements.
-    pub const fn k_range(&self, block: usize, head: usize) -> Range<usize> {
-        let start = block * self.block_bytes() + head * self.head_bytes();
+    /// Return the range of the K of `head` in a block: `[d_k, 32]` elements.
+    pub const fn k_range(&self, head: usize) -> Range<usize> {
+        let start = head * self.head_bytes();
         start..start + self.k_bytes()
     }
 
-    /// Return the range of the V of `head` in `block` in the layer's buffer: `[32, d_v]` elements.
-    pub const fn v_range(&self, block: usize, head: usize) -> Range<usize> {
-        let end = block * self.block_bytes() + (head + 1) * self.head_bytes();
+    /// Return the range of the V of `head` in a block: `[32, d_v]` elements.
+    pub const fn v_range(&self, head: usize) -> Range<usize> {
+        let end = (head + 1) * self.head_bytes();
         end - self.v_bytes()..end
     }
 
@@ -98,13 +93,4 @@ impl CellLayout {
     pub const fn cell_bytes(&self) -> usize {
         self.block_bytes() / BLOCK_CELLS
     }
-}
-
-/// Check that a layer's buffer starts where vectors may: keys and values are read as vectors of
-/// their type.
-pub(crate) fn check_alignment(cache: &[u8]) -> Result<(), Error> {
-    if cache.as_ptr().addr().is_multiple_of(64) {
-        return Ok(());
-    }
-    Err(Error::Alignment { what: "cache", wanted: 64 })
 }

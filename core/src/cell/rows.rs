@@ -11,13 +11,13 @@ use half::{bf16, f16};
 
 impl CellLayout {
     /// Store one token's keys `[n_head_kv, d_k]` into `cell` of a block's bytes
-    /// ([`CellLayout::block_range`]), rounded to nearest even.
+    /// ([`CellBlocksMut::get_mut`](super::CellBlocksMut::get_mut)), rounded to nearest even.
     ///
     /// The caller passes `block_bytes` bytes, `n_head_kv * d_k` keys and a cell below 32.
     pub fn store_k(&self, block: &mut [u8], cell: usize, row: &[f32]) {
         debug_assert!(block.len() == self.block_bytes() && row.len() == self.n_head_kv * self.d_k);
         for (head, row) in row.chunks_exact(self.d_k.max(1)).enumerate() {
-            let part = &mut block[self.k_range(0, head)];
+            let part = &mut block[self.k_range(head)];
             match self.k_type {
                 CellType::F32 => scatter::<f32, 4>(part, cell, row),
                 CellType::F16 => scatter::<f16, 2>(part, cell, row),
@@ -33,7 +33,7 @@ impl CellLayout {
     pub fn store_v(&self, block: &mut [u8], cell: usize, row: &[f32]) {
         debug_assert!(block.len() == self.block_bytes() && row.len() == self.n_head_kv * self.d_v);
         for (head, row) in row.chunks_exact(self.d_v.max(1)).enumerate() {
-            let part = &mut block[self.v_range(0, head)];
+            let part = &mut block[self.v_range(head)];
             match self.v_type {
                 CellType::F32 => write_row::<f32, 4>(part, cell, row),
                 CellType::F16 => write_row::<f16, 2>(part, cell, row),
@@ -48,7 +48,7 @@ impl CellLayout {
     pub fn load_k(&self, block: &[u8], cell: usize, row: &mut [f32]) {
         debug_assert!(block.len() == self.block_bytes() && row.len() == self.n_head_kv * self.d_k);
         for (head, row) in row.chunks_exact_mut(self.d_k.max(1)).enumerate() {
-            let part = &block[self.k_range(0, head)];
+            let part = &block[self.k_range(head)];
             match self.k_type {
                 CellType::F32 => gather::<f32, 4>(part, cell, row),
                 CellType::F16 => gather::<f16, 2>(part, cell, row),
@@ -63,7 +63,7 @@ impl CellLayout {
     pub fn load_v(&self, block: &[u8], cell: usize, row: &mut [f32]) {
         debug_assert!(block.len() == self.block_bytes() && row.len() == self.n_head_kv * self.d_v);
         for (head, row) in row.chunks_exact_mut(self.d_v.max(1)).enumerate() {
-            let part = &block[self.v_range(0, head)];
+            let part = &block[self.v_range(head)];
             match self.v_type {
                 CellType::F32 => read_row::<f32, 4>(part, cell, row),
                 CellType::F16 => read_row::<f16, 2>(part, cell, row),
@@ -85,7 +85,7 @@ impl CellLayout {
         let (k_bytes, v_bytes) = (self.k_type.row_bytes(self.d_k), self.v_type.row_bytes(self.d_v));
         let (keys, values) = out.split_at_mut(self.n_head_kv * k_bytes);
         for (head, row) in keys.chunks_exact_mut(k_bytes.max(1)).enumerate() {
-            let part = &block[self.k_range(0, head)];
+            let part = &block[self.k_range(head)];
             match self.k_type {
                 CellType::F32 => take_column::<4>(part, cell, row),
                 CellType::F16 | CellType::BF16 => take_column::<2>(part, cell, row),
@@ -95,7 +95,7 @@ impl CellLayout {
             }
         }
         for (head, row) in values.chunks_exact_mut(v_bytes.max(1)).enumerate() {
-            let part = &block[self.v_range(0, head)];
+            let part = &block[self.v_range(head)];
             match self.v_type.unit() {
                 1 => row.copy_from_slice(&part[cell * row.len()..(cell + 1) * row.len()]),
                 _ => Order::Values.take(self.v_type.unit_bytes(), part, cell, row),
@@ -109,7 +109,7 @@ impl CellLayout {
         let (k_bytes, v_bytes) = (self.k_type.row_bytes(self.d_k), self.v_type.row_bytes(self.d_v));
         let (keys, values) = from.split_at(self.n_head_kv * k_bytes);
         for (head, row) in keys.chunks_exact(k_bytes.max(1)).enumerate() {
-            let part = &mut block[self.k_range(0, head)];
+            let part = &mut block[self.k_range(head)];
             match self.k_type {
                 CellType::F32 => put_column::<4>(part, cell, row),
                 CellType::F16 | CellType::BF16 => put_column::<2>(part, cell, row),
@@ -117,7 +117,7 @@ impl CellLayout {
             }
         }
         for (head, row) in values.chunks_exact(v_bytes.max(1)).enumerate() {
-            let part = &mut block[self.v_range(0, head)];
+            let part = &mut block[self.v_range(head)];
             match self.v_type.unit() {
                 1 => part[cell * row.len()..(cell + 1) * row.len()].copy_from_slice(row),
                 _ => Order::Values.put(self.v_type.unit_bytes(), part, cell, row),

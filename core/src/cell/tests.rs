@@ -12,22 +12,17 @@ fn wide(k_type: CellType, v_type: CellType) -> CellLayout {
 }
 
 #[test]
-fn parts_tile_the_buffer_and_start_at_multiples_of_64() {
+fn parts_tile_a_block_and_start_at_multiples_of_64() {
     for k_type in CellType::ALL {
         for v_type in CellType::ALL {
             let layout = wide(k_type, v_type);
             assert_eq!(layout.check(), Ok(()));
             let mut end = 0;
-            for block in 0..3 {
-                assert_eq!(layout.block_range(block).start, end);
-                for head in 0..layout.n_head_kv {
-                    for part in [layout.k_range(block, head), layout.v_range(block, head)] {
-                        assert_eq!((part.start, part.start % 64), (end, 0));
-                        end = part.end;
-                    }
-                }
-                assert_eq!(layout.block_range(block).end, end);
+            for part in (0..layout.n_head_kv).flat_map(|head| [layout.k_range(head), layout.v_range(head)]) {
+                assert_eq!((part.start, part.start % 64), (end, 0));
+                end = part.end;
             }
+            assert_eq!(layout.block_bytes(), end);
         }
     }
 }
@@ -67,18 +62,16 @@ fn rows_come_back_rounded_to_nearest_even_and_leave_other_cells_alone() {
     for (ty, round) in cases {
         let layout = layout(ty, ty);
         let mut storage = [0xa5u8; 2 * 3 * 12 * 32 * 4];
-        let storage = &mut storage[..2 * layout.block_bytes()];
+        let (before, block) = storage[..2 * layout.block_bytes()].split_at_mut(layout.block_bytes());
         let value = |cell: usize, i: usize| 1.0 + (cell * 100 + i) as f32 / 7.0;
         for cell in 0..BLOCK_CELLS {
             let k: [f32; 15] = core::array::from_fn(|i| value(cell, i));
             let v: [f32; 21] = core::array::from_fn(|i| -value(cell, i));
-            let block = &mut storage[layout.block_range(1)];
             layout.store_k(block, cell, &k);
             layout.store_v(block, cell, &v);
         }
         for cell in 0..BLOCK_CELLS {
             let (mut k, mut v) = ([0.0; 15], [0.0; 21]);
-            let block = &storage[layout.block_range(1)];
             layout.load_k(block, cell, &mut k);
             layout.load_v(block, cell, &mut v);
             for (i, k) in k.iter().enumerate() {
@@ -88,7 +81,7 @@ fn rows_come_back_rounded_to_nearest_even_and_leave_other_cells_alone() {
                 assert_eq!(v.to_bits(), round(-value(cell, i)).to_bits());
             }
         }
-        assert!(storage[layout.block_range(0)].iter().all(|&byte| byte == 0xa5));
+        assert!(before.iter().all(|&byte| byte == 0xa5));
     }
 }
 
@@ -140,6 +133,29 @@ fn keys_are_dimension_major_and_values_cell_major() {
     let at =
         |byte: usize| f32::from_le_bytes([block[byte], block[byte + 1], block[byte + 2], block[byte + 3]]);
     // Head 1, dimension 2 of K; head 2, dimension 6 of V.
-    assert_eq!(at(layout.k_range(0, 1).start + (2 * 32 + 9) * 4), 7.0);
-    assert_eq!(at(layout.v_range(0, 2).start + (9 * 7 + 6) * 4), 20.0);
+    assert_eq!(at(layout.k_range(1).start + (2 * 32 + 9) * 4), 7.0);
+    assert_eq!(at(layout.v_range(2).start + (9 * 7 + 6) * 4), 20.0);
+}
+
+#[test]
+fn blocks_lie_at_equal_distances_and_end_with_the_buffer() {
+    let layout = CellLayout { n_head_kv: 1, d_k: 1, d_v: 1, ..layout(CellType::F16, CellType::F16) };
+    assert_eq!(layout.block_bytes(), 128);
+    // Bytes of the buffer, distance of blocks, and their number.
+    let cases = [(640, 128, 5), (640, 192, 3), (512, 192, 3), (511, 192, 2), (127, 128, 0), (0, 128, 0)];
+    for (n_bytes, stride, n_blocks) in cases {
+        let mut buffer: std::vec::Vec<u8> = (0..n_bytes).map(|i| (i / 64) as u8).collect();
+        let mut blocks = CellBlocksMut::new(&mut buffer, &layout, stride);
+        assert_eq!((blocks.as_ref().len(), blocks.as_ref().is_empty()), (n_blocks, n_blocks == 0));
+        for number in 0..n_blocks {
+            let first = (number * stride / 64) as u8;
+            let block = blocks.as_ref().get(number as u32).unwrap();
+            assert_eq!((block[0], block[127], block.len()), (first, first + 1, 128));
+            assert_eq!(blocks.get_mut(number as u32).unwrap()[0], first);
+        }
+        for beyond in [n_blocks as u32, u32::MAX] {
+            assert_eq!(blocks.as_ref().get(beyond), None);
+            assert_eq!(blocks.get_mut(beyond), None);
+        }
+    }
 }

@@ -79,7 +79,7 @@ impl CellType {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockEntry {
-    /// Index of the block in the layer's buffer; meaningless if `live` is 0.
+    /// Index of the block among those of the layer; meaningless if `live` is 0.
     pub block: u32,
     /// Bit `i` is set if cell `i` belongs to the sequence.
     pub live: u32,

@@ -1,7 +1,6 @@
 //! Block pool: reference counts of cell blocks, and the position of every cell.
 //!
-//! Only numbers live here. The bytes of a block lie in the storage of each layer, at the block's
-//! number.
+//! Only numbers live here. The bytes of a block lie in the cache's storage, at the block's number.
 
 use super::slots::Slots;
 use crate::error::Error;

@@ -242,7 +242,7 @@ mod tests {
             let seen = ubatch.attention(1).unwrap();
             let visible = seen.visible()[0];
             for extent in seen.table(&visible) {
-                let block = &seen.storage[seen.layout.block_range(extent.block as usize)];
+                let block = seen.blocks.get(extent.block).unwrap();
                 for cell in crate::cache::table::bits(extent.live) {
                     let mut key = [0.0];
                     seen.layout.load_k(block, cell as usize, &mut key);

@@ -43,7 +43,7 @@ struct View {
 /// tables at once; `undo` removes them, and after a commit they stay as long as [`Retained`] says.
 /// Layers that retain [`Retained::Batch`] use the same tables, which are empty between plans.
 pub(crate) struct KvCache {
-    /// Block pool, block tables, and the storage of each layer.
+    /// Block pool, block tables, and the bytes of blocks.
     pub cells: PagedCells,
     /// Views of the layers, one for each window.
     views: Vec<View>,
@@ -182,13 +182,13 @@ impl KvCache {
     /// Return position, key and value of every token of `seq`.
     pub fn rows(&self, layer: usize, seq: SeqId) -> Vec<(Pos, Row)> {
         let layer = &self.cells.layers[layer];
-        let storage: &[u8] = layer.storage();
-        if storage.is_empty() {
+        let blocks = self.cells.bytes.of(layer);
+        if blocks.is_empty() {
             return Vec::new();
         }
         let backstitch_core::cell::CellLayout { n_head_kv, d_k, d_v, .. } = layer.layout;
         let read = |block: u32, cell: u32| {
-            let bytes = &storage[layer.layout.block_range(block as usize)];
+            let bytes = blocks.get(block).expect("tables name blocks of the cache");
             let (mut k, mut v) = (alloc::vec![0.0; n_head_kv * d_k], alloc::vec![0.0; n_head_kv * d_v]);
             layer.layout.load_k(bytes, cell as usize, &mut k);
             layer.layout.load_v(bytes, cell as usize, &mut v);

@@ -1,7 +1,8 @@
 //! Paged cells: what KV caches and cross-attention KV have in common.
 
 use super::block::BlockPool;
-use super::layer::Layer;
+use super::bytes::BlockBytes;
+use super::layer::{Layer, layers};
 use super::table::{BlockTable, SPAN, tables};
 use super::view::{Attention, Cell, Store, Visible};
 use super::window::WindowCells;
@@ -15,10 +16,10 @@ use alloc::vec::Vec;
 use backstitch_core::cell::BLOCK_CELLS;
 use core::ops::Range;
 
-/// Block pool of a cache, the storage of its layers, and the block table of every sequence.
+/// Block pool of a cache, the bytes of the blocks, and the block table of every sequence.
 ///
-/// A block has the same number in the pool and in the storage of every layer. Sequences share
-/// blocks by reference, and the pool counts the users.
+/// A block has the same number in the pool and in the storage. Sequences share blocks by reference,
+/// and the pool counts the users.
 pub(crate) struct PagedCells {
     /// Cells that the cache retains.
     pub retained: Retained,
@@ -28,8 +29,10 @@ pub(crate) struct PagedCells {
     pub pool: BlockPool,
     /// Block table of each sequence.
     pub tables: Vec<BlockTable>,
-    /// Storage of each layer of the cache.
+    /// Layers of the cache.
     pub layers: Vec<Layer>,
+    /// Bytes of the blocks of all layers.
+    pub bytes: BlockBytes,
     /// Most cells of one sequence.
     pub n_ctx: u32,
     /// Entries for which each table has room from the start.
@@ -47,7 +50,7 @@ impl PagedCells {
     /// [`Error::OutOfMemory`] if the allocator refuses.
     pub fn new(
         retained: Retained,
-        layers: &[AttentionLayer],
+        specs: &[AttentionLayer],
         params: &Params,
         n_checkpoints: u32,
         home: Home,
@@ -66,11 +69,12 @@ impl PagedCells {
             Retained::EncoderOutput => (n_ctx, n_batch),
         };
         let table_room = (table_cells as usize).div_ceil(BLOCK_CELLS) + SPAN;
-        let layers = layers.iter().map(|spec| Layer::new(spec, params, n_blocks, home));
+        let layers = self::layers(specs, params);
         Ok(PagedCells {
             retained,
             window,
-            layers: layers.collect::<Result<_, _>>()?,
+            bytes: BlockBytes::new(&layers, n_blocks, home)?,
+            layers,
             pool: BlockPool::new(n_blocks)?,
             tables: tables(n_seq_max, table_room)?,
             n_ctx,
@@ -83,15 +87,15 @@ impl PagedCells {
     /// Return the keys and values of a layer, of which each token sees the slots in `visible`.
     pub fn attention<'a>(&'a self, layer: usize, visible: &'a [Visible]) -> Option<Attention<'a>> {
         let layer = self.layers.get(layer)?;
-        let (layout, storage) = (layer.layout, layer.storage());
-        Some(Attention { layout, storage, tables: &self.tables, visible, pool: &self.pool })
+        let (layout, blocks) = (layer.layout, self.bytes.of(layer));
+        Some(Attention { layout, blocks, tables: &self.tables, visible, pool: &self.pool })
     }
 
     /// Return the cells in which tokens `range` of the split batch store their keys and values.
     pub fn store(&mut self, layer: usize, tokens: Range<usize>) -> Option<Store<'_>> {
-        let layer = self.layers.get_mut(layer)?;
+        let layer = self.layers.get(layer)?;
         let cells = self.placed.get(tokens)?;
-        Some(Store { layout: layer.layout, storage: layer.storage_mut(), cells })
+        Some(Store { layout: layer.layout, blocks: self.bytes.of_mut(layer), cells })
     }
 
     /// Return what a layer of the cache sees.

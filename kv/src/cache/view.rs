@@ -6,9 +6,9 @@ use super::table::BlockTable;
 use crate::error::Error;
 use crate::external::StateCopy;
 use crate::ids::{Pos, SeqId};
-use backstitch_core::cell::{BLOCK_CELLS, BlockEntry, CellLayout};
+use backstitch_core::cell::{BLOCK_CELLS, BlockEntry, CellBlocks, CellBlocksMut, CellLayout};
 
-/// Cell of a token: the place of its key and value in the storage of each layer of a cache.
+/// Cell of a token: the place of its key and value in each layer of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// Number of the block.
@@ -76,8 +76,8 @@ impl StateSegment {
 pub struct Attention<'u> {
     /// Layout of the bytes of a block.
     pub layout: CellLayout,
-    /// Blocks of the layer, 64-byte aligned; empty if they are stored elsewhere.
-    pub storage: &'u [u8],
+    /// Blocks of the layer, 64-byte aligned; none if they are stored elsewhere.
+    pub blocks: CellBlocks<'u>,
     /// Block table of each sequence.
     pub(crate) tables: &'u [BlockTable],
     /// Slots that each token of the ubatch sees.
@@ -109,8 +109,8 @@ impl<'u> Attention<'u> {
 pub struct Store<'u> {
     /// Layout of the bytes of a block.
     pub layout: CellLayout,
-    /// Blocks of the layer, 64-byte aligned; empty if they are stored elsewhere.
-    pub storage: &'u mut [u8],
+    /// Blocks of the layer, 64-byte aligned; none if they are stored elsewhere.
+    pub blocks: CellBlocksMut<'u>,
     /// Cell of each token, in the ubatch's order. All are different.
     pub cells: &'u [Cell],
 }
@@ -128,8 +128,7 @@ impl Store<'_> {
         check_rows("keys of a ubatch", k, self.cells.len(), k_width)?;
         check_rows("values of a ubatch", v, self.cells.len(), v_width)?;
         for (i, cell) in self.cells.iter().enumerate() {
-            let range = layout.block_range(cell.block as usize);
-            let block = self.storage.get_mut(range).ok_or(Error::NoStorage)?;
+            let block = self.blocks.get_mut(cell.block).ok_or(Error::NoStorage)?;
             layout.store_k(block, cell.cell as usize, &k[i * k_width..(i + 1) * k_width]);
             layout.store_v(block, cell.cell as usize, &v[i * v_width..(i + 1) * v_width]);
         }

@@ -400,6 +400,24 @@ fn forking_a_hybrid_of_2000_tokens_takes_no_block_and_no_state() {
 }
 
 #[test]
+fn reported_bytes_of_caches_are_the_allocated_ones() {
+    let layer = |window| {
+        let attention = AttentionLayer { n_head_kv: 8, d_k: 64, d_v: 64, window, ..shape(None) };
+        LayerSpec { attention: AttentionSpec::Cached(attention), ..cached() }
+    };
+    let layers = [layer(None), layer(Some(Window::Sliding(256))), layer(None)];
+    for n_ctx in [64, 4096, 65_536] {
+        let params = params(n_ctx, 2);
+        let memory = Memory::new(&layers, &params).unwrap();
+        let allocated = memory.caches.with_cells().map(|cells| cells.bytes.len() as u64);
+        let (allocated, reported) = (allocated.sum::<u64>(), params.bytes(&layers).caches);
+        // Tables and positions are the rest.
+        let rest = reported - allocated;
+        assert!(rest > 0 && rest * 100 < allocated, "{n_ctx}: {reported} reported, {allocated} allocated");
+    }
+}
+
+#[test]
 fn a_journal_of_32_tokens_takes_less_than_a_tenth_of_32_states() {
     // Mamba-2 2.7B: inputs of the convolution and the time steps; the convolution computes
     // the inputs of the recurrence.

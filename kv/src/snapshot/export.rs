@@ -143,10 +143,10 @@ impl<'a> Export<'a> {
     /// Return the bytes of a block of the snapshot, layer by layer.
     fn layers_of(&self, group: usize, block: usize) -> Option<Vec<&'a [u8]>> {
         let place = self.places.get(group)?;
-        let number = (*self.placement.blocks.get(group)?.get(block)?)? as usize;
+        let number = (*self.placement.blocks.get(group)?.get(block)?)?;
         let cells = self.memory.caches.cells(place.cache)?;
         let layers = place.locals.iter().filter_map(|&local| cells.layers.get(local));
-        layers.map(|layer| layer.storage().get(layer.layout.block_range(number))).collect()
+        layers.map(|layer| cells.bytes.of(layer).get(number)).collect()
     }
 
     /// Return the bytes of entry `number` of a sequence's block table, layer by layer, if all of

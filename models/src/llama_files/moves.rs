@@ -87,8 +87,8 @@ impl Rows {
     /// Return the range of a head in a block, and the elements of a slot in it.
     fn in_block(&self, head: usize, slot: usize) -> (Range<usize>, Every) {
         match self.part {
-            Part::Keys => (self.layout.k_range(0, head), Every { first: slot, step: BLOCK_CELLS }),
-            _ => (self.layout.v_range(0, head), Every::from(slot * self.layout.d_v)),
+            Part::Keys => (self.layout.k_range(head), Every { first: slot, step: BLOCK_CELLS }),
+            _ => (self.layout.v_range(head), Every::from(slot * self.layout.d_v)),
         }
     }
 

@@ -63,7 +63,7 @@ impl Frame<'_> {
         let to = ubatch.store(layer).ok_or(Error::NoLayer { layer })?;
         // There is no such block, so the kernel refuses a token without a cell.
         let cell = |i: usize| to.cells.get(i).map_or((u32::MAX, 0), |cell| (cell.block, cell.cell));
-        Ok(store(self.set, self.pool, &to.layout, k, v, &cell, to.storage)?)
+        Ok(store(self.set, self.pool, &to.layout, k, v, &cell, to.blocks)?)
     }
 
     /// Attend to all cells that each token sees.
@@ -100,6 +100,6 @@ impl Frame<'_> {
         }
         let position_bias = rule.map(|rule| PositionBias { rule, q_pos: &q_pos, k_pos: &k_pos });
         let attention = Attention { position_bias, sinks, ..attention(n_head, scores, cache.layout) };
-        Ok(attention.run(self.set, self.pool, q, cache.storage, &seen, self.scratch, out)?)
+        Ok(attention.run(self.set, self.pool, q, cache.blocks, &seen, self.scratch, out)?)
     }
 }

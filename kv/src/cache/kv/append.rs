@@ -14,7 +14,6 @@ use super::swap::{Swap, copies};
 use crate::batch::Batch;
 use crate::batch::split::{Segment, SplitBatch};
 use crate::cache::block::NO_BLOCK;
-use crate::cache::layer::copy_bytes;
 use crate::cache::slots::Demand;
 use crate::cache::view::{Cell, Visible};
 use crate::error::Error;
@@ -26,7 +25,7 @@ impl KvCache {
     /// Carry out the swaps of a ubatch: copy the blocks, and put the copies into the tables.
     pub fn begin(&mut self, ubatch: u32) {
         for (_, copy) in copies(&self.swaps).filter(|(of, _)| *of == ubatch) {
-            copy_bytes(&mut self.cells.layers, copy.from, copy.to);
+            self.cells.bytes.copy(copy.from, copy.to);
         }
         for swap in self.swaps.iter_mut().filter(|swap| swap.ubatch == ubatch) {
             self.cells.tables[swap.seq.index()].set_block(swap.index, swap.to);

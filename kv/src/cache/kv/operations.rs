@@ -4,7 +4,6 @@
 //! carry them (K-shift), so blocks with other users are copied first.
 
 use super::KvCache;
-use crate::cache::layer::copy_bytes;
 use crate::cache::operation::{Move, Op};
 use crate::cache::table::bits;
 use crate::error::Error;
@@ -120,7 +119,9 @@ impl KvCache {
             *block = self.own(seq, *index, *block);
         }
         let shifts = self.shifts(&moving, by);
-        self.cells.layers.iter_mut().for_each(|layer| layer.shift_keys(&shifts));
+        for layer in &self.cells.layers {
+            layer.shift_keys(self.cells.bytes.of_mut(layer), &shifts);
+        }
         if let Some(listed) = &mut self.cells.listed
             && self.cells.layers.iter().any(|layer| layer.rope.is_some())
         {
@@ -163,7 +164,7 @@ impl KvCache {
             return block;
         }
         let Some(own) = self.cells.pool.take(1) else { return block };
-        copy_bytes(&mut self.cells.layers, block, own);
+        self.cells.bytes.copy(block, own);
         if let Some(listed) = &mut self.cells.listed {
             let cells = self.cells.tables[seq.index()].extents().get(index).map_or(0, |extent| extent.live);
             listed.push(Change::CopyCells(CellCopy { cache: 0, from: block, to: own, cells }));

@@ -35,14 +35,14 @@ impl Pair {
             let tokens: Vec<Token> = ubatch.tokens().iter().map(|token| token.token).collect();
             for layer in 0..2 {
                 let mut store = ubatch.store(layer).unwrap();
-                assert!(store.storage.is_empty());
+                assert!(store.blocks.as_ref().is_empty());
                 let (n, full) = (tokens.len(), vec![0.0; tokens.len() * 4]);
                 assert_eq!(store.put(&full, &full[..n * 2]), Err(Error::NoStorage));
                 for (cell, &token) in store.cells.iter().zip(&tokens) {
                     let (key, value) = row(token, layer);
                     self.engine.put(layer, *cell, &key, &value);
                 }
-                assert!(ubatch.attention(layer).unwrap().storage.is_empty());
+                assert!(ubatch.attention(layer).unwrap().blocks.is_empty());
             }
             let runs: Vec<_> = ubatch.state_segments().collect();
             let mut states = ubatch.states(1, 0).unwrap();

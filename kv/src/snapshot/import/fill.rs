@@ -104,12 +104,13 @@ fn rooms<'m, E>(cells: &'m mut PagedCells, place: &Place, taken: &[Option<u32>])
         number_of[taken as usize] = Some(rooms.len());
         rooms.push(Room { block, layers: Vec::with_capacity(place.locals.len()), filled: None });
     }
-    let layers = cells.layers.iter_mut().enumerate().filter(|(local, _)| place.locals.contains(local));
-    for (_, layer) in layers {
-        let len = layer.layout.block_bytes();
-        for (bytes, number) in layer.storage_mut().chunks_exact_mut(len).zip(&number_of) {
-            if let Some(room) = number.and_then(|number| rooms.get_mut(number)) {
-                room.layers.push(bytes);
+    for (mut bytes, number) in cells.bytes.iter_mut().zip(&number_of) {
+        let Some(room) = number.and_then(|number| rooms.get_mut(number)) else { continue };
+        for (local, layer) in cells.layers.iter().enumerate() {
+            let (own, rest) = bytes.split_at_mut(layer.layout.block_bytes());
+            bytes = rest;
+            if place.locals.contains(&local) {
+                room.layers.push(own);
             }
         }
     }

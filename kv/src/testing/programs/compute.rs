@@ -107,7 +107,6 @@ pub(super) fn read_back<E: Engine>(
     engine: &E,
 ) {
     let view = ubatch.attention(layer).unwrap();
-    assert_eq!(view.storage.as_ptr() as usize % 64, 0);
     let n_tokens = ubatch.n_tokens();
     for (i, (token, visible)) in ubatch.tokens().iter().zip(view.visible()).enumerate() {
         let table = view.table(visible);
@@ -126,13 +125,14 @@ pub(super) fn read_back<E: Engine>(
         let slots: Vec<u32> = entries.flat_map(|i| bits(live(i)).map(move |cell| i * 32 + cell)).collect();
         assert_eq!(slots.len(), seen.len(), "{visible:?}");
         for (slot, cell) in slots.into_iter().zip(seen) {
-            let block = table[slot as usize / BLOCK_CELLS].block as usize;
-            let bytes = &view.storage[view.layout.block_range(block)];
+            let block = table[slot as usize / BLOCK_CELLS].block;
+            let bytes = view.blocks.get(block).unwrap();
+            assert_eq!(bytes.as_ptr().addr() % 64, 0);
             let mut row = (vec![0.0; own.n_head_kv * own.d_k], vec![0.0; own.n_head_kv * own.d_v]);
             view.layout.load_k(bytes, slot as usize % BLOCK_CELLS, &mut row.0);
             view.layout.load_v(bytes, slot as usize % BLOCK_CELLS, &mut row.1);
             assert_bits(&row, &cell.rows[cached]);
-            let place = Cell { block: block as u32, cell: slot % BLOCK_CELLS as u32 };
+            let place = Cell { block, cell: slot % BLOCK_CELLS as u32 };
             assert_bits(&engine.get(owner, place), &cell.rows[cached]);
         }
     }

@@ -42,7 +42,7 @@ pub trait Engine: Storage<Error = Infallible> + Sized {
 struct Layer {
     spec: AttentionLayer,
     layout: CellLayout,
-    bytes: Vec<u8>,
+    blocks: Vec<Vec<u8>>,
 }
 
 /// An engine that copies exactly the listed cells, in layouts of the memory.
@@ -71,21 +71,21 @@ impl Storage for Blocks {
     type Error = Infallible;
 
     fn copy_cells(&mut self, copy: CellCopy) -> Result<(), Infallible> {
-        for Layer { layout, bytes, .. } in self.layers_of(copy.cache) {
+        for Layer { layout, blocks, .. } in self.layers_of(copy.cache) {
             let mut cell = vec![0; layout.cell_bytes()];
             for i in crate::cache::table::bits(copy.cells) {
-                layout.take_cell(&bytes[layout.block_range(copy.from as usize)], i as usize, &mut cell);
-                layout.put_cell(&mut bytes[layout.block_range(copy.to as usize)], i as usize, &cell);
+                layout.take_cell(&blocks[copy.from as usize], i as usize, &mut cell);
+                layout.put_cell(&mut blocks[copy.to as usize], i as usize, &cell);
             }
         }
         Ok(())
     }
 
     fn shift_keys(&mut self, shift: KeyShift) -> Result<(), Infallible> {
-        for Layer { spec, layout, bytes } in self.layers_of(shift.cache) {
+        for Layer { spec, layout, blocks } in self.layers_of(shift.cache) {
             let Some(rotation) = &spec.rope else { continue };
             let mut scratch = vec![0.0; rotation.rope.row_len() + layout.n_head_kv * layout.d_k];
-            let block = &mut bytes[layout.block_range(shift.block as usize)];
+            let block = &mut blocks[shift.block as usize];
             shift_cells(rotation, layout, block, shift.cells, shift.delta, &mut scratch);
         }
         Ok(())
@@ -107,8 +107,8 @@ impl Engine for Blocks {
             let cache = shape.caches.iter().find(|cache| cache.layers.contains(&(number as u32)))?;
             let layout = spec.layout(params.k_type, params.v_type);
             // A pattern that no token has.
-            let bytes = vec![0xa5; cache.n_blocks as usize * layout.block_bytes()];
-            Some(Layer { spec: spec.clone(), layout, bytes })
+            let blocks = vec![vec![0xa5; layout.block_bytes()]; cache.n_blocks as usize];
+            Some(Layer { spec: spec.clone(), layout, blocks })
         };
         let len = |spec: &LayerSpec| spec.recurrent.first().map_or(0, |part| part.len);
         let states = layers.iter().map(|spec| vec![vec![f32::NAN; len(spec)]; shape.n_states as usize]);
@@ -120,15 +120,15 @@ impl Engine for Blocks {
     }
 
     fn put(&mut self, layer: usize, cell: Cell, key: &[f32], value: &[f32]) {
-        let Some(Layer { layout, bytes, .. }) = &mut self.layers[layer] else { return };
-        let block = &mut bytes[layout.block_range(cell.block as usize)];
+        let Some(Layer { layout, blocks, .. }) = &mut self.layers[layer] else { return };
+        let block = &mut blocks[cell.block as usize];
         layout.store_k(block, cell.cell as usize, key);
         layout.store_v(block, cell.cell as usize, value);
     }
 
     fn get(&self, layer: usize, cell: Cell) -> Rows {
-        let Layer { layout, bytes, .. } = self.layer(layer);
-        let block = &bytes[layout.block_range(cell.block as usize)];
+        let Layer { layout, blocks, .. } = self.layer(layer);
+        let block = &blocks[cell.block as usize];
         let mut rows = (vec![0.0; layout.n_head_kv * layout.d_k], vec![0.0; layout.n_head_kv * layout.d_v]);
         layout.load_k(block, cell.cell as usize, &mut rows.0);
         layout.load_v(block, cell.cell as usize, &mut rows.1);
@@ -136,8 +136,8 @@ impl Engine for Blocks {
     }
 
     fn fill_block(&mut self, layer: usize, block: u32, from: &[u8]) {
-        let Some(Layer { layout, bytes, .. }) = &mut self.layers[layer] else { return };
-        bytes[layout.block_range(block as usize)].copy_from_slice(from);
+        let Some(Layer { blocks, .. }) = &mut self.layers[layer] else { return };
+        blocks[block as usize].copy_from_slice(from);
     }
 
     fn put_state(&mut self, layer: usize, slot: u32, state: &[f32]) {
