@@ -36,7 +36,6 @@ enum Pages {
 const LINE: usize = 64;
 
 /// Bytes of the system's large pages where there are any: on x86-64, and on most others.
-#[cfg(any(test, all(feature = "std", target_os = "linux")))]
 const HUGE: usize = 2 << 20;
 
 impl Pages {
@@ -72,12 +71,7 @@ impl Pages {
 
 /// Return the alignment of `len` bytes: that of the pages that they get.
 fn alignment(len: usize) -> usize {
-    #[cfg(all(feature = "std", target_os = "linux"))]
-    if len >= HUGE {
-        return HUGE;
-    }
-    let _ = len;
-    LINE
+    if cfg!(all(feature = "std", target_os = "linux")) && len >= HUGE { HUGE } else { LINE }
 }
 
 impl Arena {
