@@ -12,7 +12,8 @@ use alloc::vec::Vec;
 pub(crate) struct Slots {
     /// Number of users of each slot; 0 if it is free.
     refs: Vec<u32>,
-    /// Free slots; the last one is taken first.
+    /// Free slots; the last one is taken first. Freed ones lie behind those that were never taken,
+    /// so storage is written no further than slots were in use at once.
     free: Vec<u32>,
 }
 
@@ -125,5 +126,19 @@ impl Demand {
         }
         let [need, free] = [self.need, free].map(|n| u64::from(n) * size as u64);
         Err(Error::Full { what, need, free, seq: self.lacking.unwrap_or_default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn freed_slots_are_taken_before_fresh_ones() {
+        let mut slots = Slots::new(100).unwrap();
+        assert_eq!([(); 3].map(|()| slots.take(1)), [Some(0), Some(1), Some(2)]);
+        slots.release(1);
+        slots.give_back(0);
+        assert_eq!([(); 3].map(|()| slots.take(1)), [Some(0), Some(1), Some(3)]);
     }
 }
