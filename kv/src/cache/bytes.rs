@@ -17,6 +17,11 @@ pub(crate) struct BlockBytes {
     stride: usize,
 }
 
+/// Bytes before the first block. Without them all blocks would start where a page does, as the
+/// bytes of many files do, and a processor delays loads from places with the last 12 bits of a
+/// store.
+const BEFORE: usize = 17 * 64;
+
 impl BlockBytes {
     /// Allocate `n_blocks` blocks of these layers, or none if they are stored elsewhere.
     ///
@@ -25,36 +30,50 @@ impl BlockBytes {
     pub fn new(layers: &[Layer], n_blocks: u32, home: Home) -> Result<BlockBytes, Error> {
         let stride = layers.last().map_or(0, Layer::end);
         let bytes = home.len(u64::from(n_blocks).saturating_mul(stride as u64));
-        let len = usize::try_from(bytes).map_err(|_| Error::OutOfMemory { bytes })?;
-        Ok(BlockBytes { arena: Arena::new(len)?, stride })
+        let refused = Error::OutOfMemory { bytes };
+        let len = usize::try_from(bytes).map_err(|_| refused)?.saturating_add(BEFORE);
+        Ok(BlockBytes { arena: Arena::new(len).map_err(|_| refused)?, stride })
+    }
+
+    /// Return the bytes of all blocks.
+    fn blocks(&self) -> &[u8] {
+        &self.arena.bytes()[BEFORE..]
+    }
+
+    /// Return the bytes of all blocks, to be changed.
+    fn blocks_mut(&mut self) -> &mut [u8] {
+        &mut self.arena.bytes_mut()[BEFORE..]
     }
 
     /// Return the blocks of a layer; none if they are stored elsewhere.
     pub fn of(&self, layer: &Layer) -> CellBlocks<'_> {
-        let bytes = self.arena.bytes().get(layer.offset..).unwrap_or_default();
+        let bytes = self.blocks().get(layer.offset..).unwrap_or_default();
         CellBlocks::new(bytes, &layer.layout, self.stride)
     }
 
     /// Return the blocks of a layer, to be changed.
     pub fn of_mut(&mut self, layer: &Layer) -> CellBlocksMut<'_> {
-        let bytes = self.arena.bytes_mut().get_mut(layer.offset..).unwrap_or_default();
-        CellBlocksMut::new(bytes, &layer.layout, self.stride)
+        let stride = self.stride;
+        let bytes = self.blocks_mut().get_mut(layer.offset..).unwrap_or_default();
+        CellBlocksMut::new(bytes, &layer.layout, stride)
     }
 
     /// Iterate over all blocks, each with the bytes of all layers.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
-        self.arena.bytes_mut().chunks_exact_mut(self.stride.max(1))
+        let stride = self.stride.max(1);
+        self.blocks_mut().chunks_exact_mut(stride)
     }
 
     /// Return the bytes of all blocks.
     #[cfg(test)]
     pub fn len(&self) -> usize {
-        self.arena.bytes().len()
+        self.blocks().len()
     }
 
     /// Copy the bytes of a block in all layers, if they are stored here.
     pub fn copy(&mut self, from: u32, to: u32) {
-        let (stride, bytes) = (self.stride, self.arena.bytes_mut());
+        let stride = self.stride;
+        let bytes = self.blocks_mut();
         if !bytes.is_empty() {
             let from = from as usize * stride;
             bytes.copy_within(from..from + stride, to as usize * stride);
