@@ -104,12 +104,13 @@ fn rooms<'m, E>(cells: &'m mut PagedCells, place: &Place, taken: &[Option<u32>])
         number_of[taken as usize] = Some(rooms.len());
         rooms.push(Room { block, layers: Vec::with_capacity(place.locals.len()), filled: None });
     }
+    let is_filled: Vec<bool> = (0..cells.layers.len()).map(|local| place.locals.contains(&local)).collect();
     for (mut bytes, number) in cells.bytes.iter_mut().zip(&number_of) {
         let Some(room) = number.and_then(|number| rooms.get_mut(number)) else { continue };
-        for (local, layer) in cells.layers.iter().enumerate() {
+        for (layer, is_filled) in cells.layers.iter().zip(&is_filled) {
             let (own, rest) = bytes.split_at_mut(layer.layout.block_bytes());
             bytes = rest;
-            if place.locals.contains(&local) {
+            if *is_filled {
                 room.layers.push(own);
             }
         }
