@@ -74,9 +74,6 @@ pub(crate) trait Format: Layout {
     const SUB_BLOCKS: bool = false;
     /// True if [`Format::factors`] have minima.
     const HAS_MIN: bool = false;
-    /// True if one token gains by prefetching even on processors that follow a stream by themselves
-    /// ([`crate::isa::stream`]).
-    const ALWAYS_PREFETCHED: bool = false;
 
     /// Write row `lane` of a head from a file's block; all heads of a block are equal.
     fn pack_head(_block: &Self::Block, _lane: usize, _head: &mut Self::Head) {}

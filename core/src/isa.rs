@@ -34,6 +34,7 @@ pub(crate) mod cache;
 mod scalar;
 mod simd;
 pub(crate) mod stream;
+mod vendor;
 
 #[cfg(all(target_arch = "x86_64", feature = "amx"))]
 pub(crate) mod amx;

@@ -168,7 +168,6 @@ impl Format for Q4_K {
     const BIAS: Bias = Bias::None;
     const BITS: u32 = 4;
     const HAS_MIN: bool = true;
-    const ALWAYS_PREFETCHED: bool = true;
 
     fn pack_head(block: &q4_k::Block, lane: usize, head: &mut ScaleOffset) {
         (head.d[lane], head.m[lane]) = (block.d.bits(), negated(block.dmin.bits()));
@@ -215,7 +214,6 @@ impl Format for Q5_K {
     const BIAS: Bias = Bias::None;
     const BITS: u32 = 5;
     const HAS_MIN: bool = true;
-    const ALWAYS_PREFETCHED: bool = true;
 
     fn pack_head(block: &q5_k::Block, lane: usize, head: &mut ScaleOffset) {
         (head.d[lane], head.m[lane]) = (block.d.bits(), negated(block.dmin.bits()));

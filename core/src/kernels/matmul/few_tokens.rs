@@ -297,16 +297,10 @@ pub(super) fn multiply_near<S: Simd, Q: Format>(
     out: &mut Band<'_, f32>,
     write: Write,
 ) {
-    let always = Fetch::always();
-    let for_one = if Q::ALWAYS_PREFETCHED { always } else { Fetch::for_one_token() };
     for (p, panel) in panels::<Q>(w, n_blocks).enumerate() {
         for (i, x) in x.chunks(GROUP * n_blocks).enumerate() {
             let n = x.len() / n_blocks;
-            let fetch = match n {
-                _ if i > 0 => Fetch::Nothing,
-                1 => for_one,
-                _ => always,
-            };
+            let fetch = if i == 0 { Fetch::for_tokens(n) } else { Fetch::Nothing };
             let x = Tokens { blocks: x, n, fetch };
             let mut sink = Sink { out: &mut *out, panel: p, token: first + i * GROUP, write };
             tiles::<S, Q>(s, panel, x, &mut sink);

@@ -2,7 +2,7 @@
 //!
 //! Some blocks of a panel, or of two where there are 32 registers, are unpacked to bytes and floats
 //! that the inner loop loads as they are. Then tokens pass, as many at a time as have their sums in
-//! registers. So weights are unpacked once for up to 192 tokens, and a word of activations is
+//! registers. So weights are unpacked once for up to 576 tokens, and a word of activations is
 //! loaded once for both panels. The operations on every output and their order are those of
 //! [`few_tokens`](super::few_tokens).
 //!
@@ -21,12 +21,11 @@ use crate::format::{Bias, Factors, Format, SubBlockMins};
 use crate::isa::{LANES, Simd, cache};
 use crate::pool::Band;
 
-/// The most blocks of a panel that are unpacked at once: they stay in the nearest cache while the
-/// tokens pass.
-const DEPTH: usize = 24;
+/// The most blocks of a panel that are unpacked at once.
+const DEPTH: usize = 64;
 
 /// The most tokens that pass one panel, or two, after the other.
-const MOST: usize = 4 * GROUP;
+const MOST: usize = 12 * GROUP;
 
 /// Sixteen floats, one a row of a panel.
 type Floats = [f32; LANES];
@@ -67,7 +66,7 @@ pub(super) fn multiply<S: Simd, Q: Format>(
     write: Write,
 ) {
     let mut room = Room { blocks: [[Block::ZERO; 2]; DEPTH], sums: [[[0.0; LANES]; 2]; MOST] };
-    let n_together = together(x.len() / n_blocks, n_blocks);
+    let Extent { n_together, depth } = Extent::of::<S, Q>(x.len() / n_blocks, n_blocks);
     for (i, x) in x.chunks(n_together * n_blocks).enumerate() {
         let mut rest = panels::<Q>(w, n_blocks).enumerate();
         while let Some((panel, one)) = rest.next() {
@@ -78,28 +77,44 @@ pub(super) fn multiply<S: Simd, Q: Format>(
                 // A last panel without a second meets itself: the band has no columns for that one.
                 let next = [after(1), after(2)];
                 let two = rest.next().map_or(one, |(_, panel)| panel);
-                pass::<S, Q, 2>(s, &mut room, [one, two], next, x, n_blocks, &mut sink);
+                pass::<S, Q, 2>(s, &mut room, [one, two], next, x, (n_blocks, depth), &mut sink);
             } else {
                 let next = [after(0), &[]];
-                pass::<S, Q, 1>(s, &mut room, [one], next, x, n_blocks, &mut sink);
+                pass::<S, Q, 1>(s, &mut room, [one], next, x, (n_blocks, depth), &mut sink);
             }
         }
     }
 }
 
-/// Return the number of tokens that pass together: whole groups, about as many in each pass, that
-/// fit half of the second cache.
-fn together(n_tokens: usize, n_blocks: usize) -> usize {
-    let fit = (cache::quarters(2) / size_of::<QBlock>() / n_blocks).clamp(GROUP, MOST) / GROUP;
-    let n_groups = n_tokens.div_ceil(GROUP);
-    n_groups.div_ceil(n_groups.div_ceil(fit)) * GROUP
+/// How much is multiplied at a time: the fastest that was measured, on processors of each kind.
+#[derive(Clone, Copy)]
+struct Extent {
+    /// Tokens that pass together: whole groups, about as many in each pass.
+    n_together: usize,
+    /// Blocks that are unpacked at once: whole units, about as many each time.
+    depth: usize,
 }
 
-/// Return the number of blocks that are unpacked at once: whole units, about as many each time.
-fn depth<Q: Format>(n_blocks: usize) -> usize {
-    let unit = const { if Q::HEAD_BYTES == 0 { Q::SECTION } else { Q::HEADS * Q::BLOCKS } };
-    let n_parts = n_blocks.div_ceil(DEPTH / unit * unit);
-    n_blocks.div_ceil(n_parts).next_multiple_of(unit)
+impl Extent {
+    #[inline(always)]
+    fn of<S: Simd, Q: Format>(n_tokens: usize, n_blocks: usize) -> Self {
+        // Where tokens may wait in a third cache, many share an unpacked panel, and a part may be
+        // larger than the nearest cache: its sums are loaded and stored less often. AVX2 loses by
+        // that, because it has more loads for each multiplication.
+        let third = if const { S::N_REGISTERS >= 32 } { cache::near_third_cache() } else { None };
+        let (room, most, depth) = match third {
+            Some(bytes) => (bytes / 4, MOST, DEPTH),
+            None => (cache::quarters(2), 4 * GROUP, 24),
+        };
+        let fit = (room / size_of::<QBlock>() / n_blocks).clamp(GROUP, most) / GROUP;
+        let n_groups = n_tokens.div_ceil(GROUP);
+        let unit = const { if Q::HEAD_BYTES == 0 { Q::SECTION } else { Q::HEADS * Q::BLOCKS } };
+        let n_parts = n_blocks.div_ceil(depth / unit * unit);
+        Self {
+            n_together: n_groups.div_ceil(n_groups.div_ceil(fit)) * GROUP,
+            depth: n_blocks.div_ceil(n_parts).next_multiple_of(unit),
+        }
+    }
 }
 
 /// Blocks of `P` panels, unpacked.
@@ -112,8 +127,8 @@ struct Part<'a> {
     last: bool,
 }
 
-/// Multiply `P` panels by the tokens `x`, in whole groups but for the last. Prefetches the `next`
-/// panels, which are read after these.
+/// Multiply `P` panels of `n_blocks` blocks by the tokens `x`, in whole groups but for the last,
+/// `depth` blocks at a time. Prefetches the `next` panels, which are read after these.
 #[inline(always)]
 fn pass<S: Simd, Q: Format, const P: usize>(
     s: S,
@@ -121,10 +136,9 @@ fn pass<S: Simd, Q: Format, const P: usize>(
     panels: [&[u8]; P],
     next: [&[u8]; 2],
     x: &[QBlock],
-    n_blocks: usize,
+    (n_blocks, depth): (usize, usize),
     sink: &mut Sink<'_, '_>,
 ) {
-    let depth = depth::<Q>(n_blocks);
     let part_bytes = layout::panel_bytes::<Q>(depth);
     for begin in (0..n_blocks).step_by(depth) {
         let n = depth.min(n_blocks - begin);
