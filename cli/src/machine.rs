@@ -5,6 +5,7 @@
 //! Linux provides; other systems have fewer lines.
 
 use crate::output::bytes;
+use backstitch_core::isa::{near_third_cache, second_cache};
 use std::fs::read_to_string;
 use std::path::Path;
 
@@ -17,7 +18,7 @@ pub fn lines(kernels: &str, wanted: Option<u32>, n_threads: u32) -> Vec<String> 
         threads(wanted, n_threads, crate::model::n_cores()),
     ];
     lines.extend(backstitch_core::KernelSet::refused().map(refused));
-    lines.push(second_cache());
+    lines.push(caches(second_cache(), near_third_cache()));
     lines.extend(quota(Path::new("/")).map(|cores| format!("processor time is limited to {cores:.2} cores")));
     lines.extend(huge_pages(Path::new("/")));
     lines
@@ -28,12 +29,14 @@ fn refused(set: &str) -> String {
     format!("kernels {set}: this processor has them, but the system keeps them from this process: slower")
 }
 
-/// Return the line about the L2 cache, by whose size the work on prompts is split.
-fn second_cache() -> String {
-    match backstitch_core::isa::second_cache() {
+/// Return the line about the caches by whose sizes the work on prompts is split.
+fn caches(second: Option<usize>, near_third: Option<usize>) -> String {
+    let second = match second {
         Some(size) => format!("L2 cache {} per core: prompts are split to fit it", bytes(size as u64)),
         None => "L2 cache unknown: prompts are split as for 1 MiB per core".into(),
-    }
+    };
+    let third = near_third.map(|size| format!(", or a near L3 cache of {}", bytes(size as u64)));
+    second + &third.unwrap_or_default()
 }
 
 /// Return the line about threads, with the reason if there are others than asked for.
@@ -151,6 +154,13 @@ mod tests {
         let file = "sys/kernel/mm/transparent_hugepage/enabled";
         assert!(huge_pages(root(&[(file, "always madvise [never]")]).path()).unwrap().contains("none"));
         assert!(huge_pages(root(&[(file, "always [madvise] never")]).path()).unwrap().contains("madvise"));
+    }
+
+    #[test]
+    fn caches_that_are_not_known_are_told() {
+        assert_eq!(caches(Some(2 << 20), None), "L2 cache 2.0 MiB per core: prompts are split to fit it");
+        assert!(caches(None, None).contains("unknown"));
+        assert!(caches(Some(1 << 20), Some(32 << 20)).ends_with("fit it, or a near L3 cache of 32.0 MiB"));
     }
 
     #[test]

@@ -28,7 +28,8 @@
 //! WebAssembly has no detection: a module has simd128 (`RUSTFLAGS="-C target-feature=+simd128"`) or
 //! has not. The relaxed instructions are not used; what they return depends on the machine.
 //!
-//! This module also asks the processor about its caches ([`second_cache`]) and its prefetcher.
+//! This module also asks the processor about its caches ([`second_cache`], [`near_third_cache`])
+//! and its prefetcher.
 
 pub(crate) mod cache;
 mod scalar;
@@ -54,7 +55,7 @@ pub(crate) mod wasm;
 #[cfg(test)]
 mod operations;
 
-pub use cache::second_cache;
+pub use cache::{near_third_cache, second_cache};
 pub(crate) use scalar::Scalar;
 pub(crate) use simd::lanes64;
 pub use simd::{LANES, Simd};

@@ -34,7 +34,7 @@ pub(crate) fn quarters(n: usize) -> usize {
 ///
 /// Measured on Zen 4, where eight cores share it and it answers after some 50 cycles. All
 /// processors of AMD are taken to be like it, and no others.
-pub(crate) fn near_third_cache() -> Option<usize> {
+pub fn near_third_cache() -> Option<usize> {
     static KNOWN: Known = Known::new();
     KNOWN.get(4 << 20..=1 << 30, || match vendor() {
         Vendor::Amd => ask(3).map(|(bytes, _)| bytes),

@@ -66,7 +66,7 @@ pub(super) fn multiply<S: Simd, Q: Format>(
     write: Write,
 ) {
     let mut room = Room { blocks: [[Block::ZERO; 2]; DEPTH], sums: [[[0.0; LANES]; 2]; MOST] };
-    let Extent { n_together, depth } = Extent::of::<S, Q>(x.len() / n_blocks, n_blocks);
+    let Sizes { n_together, depth } = Sizes::of::<S, Q>(x.len() / n_blocks, n_blocks);
     for (i, x) in x.chunks(n_together * n_blocks).enumerate() {
         let mut rest = panels::<Q>(w, n_blocks).enumerate();
         while let Some((panel, one)) = rest.next() {
@@ -86,16 +86,16 @@ pub(super) fn multiply<S: Simd, Q: Format>(
     }
 }
 
-/// How much is multiplied at a time: the fastest that was measured, on processors of each kind.
+/// The sizes of a pass: the fastest that were measured, for each kind of processor.
 #[derive(Clone, Copy)]
-struct Extent {
+struct Sizes {
     /// Tokens that pass together: whole groups, about as many in each pass.
     n_together: usize,
     /// Blocks that are unpacked at once: whole units, about as many each time.
     depth: usize,
 }
 
-impl Extent {
+impl Sizes {
     #[inline(always)]
     fn of<S: Simd, Q: Format>(n_tokens: usize, n_blocks: usize) -> Self {
         // Where tokens may wait in a third cache, many share an unpacked panel, and a part may be
