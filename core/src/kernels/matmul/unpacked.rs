@@ -21,11 +21,12 @@ use crate::format::{Bias, Factors, Format, SubBlockMins};
 use crate::isa::{LANES, Simd, cache};
 use crate::pool::Band;
 
-/// The most blocks of a panel that are unpacked at once.
-const DEPTH: usize = 64;
+/// The most blocks of a panel that are unpacked at once: in general, and where tokens wait in a
+/// near third cache.
+const DEPTHS: [usize; 2] = [24, 64];
 
-/// The most tokens that pass one panel, or two, after the other.
-const MOST: usize = 12 * GROUP;
+/// The most tokens that pass one panel, or two, after the other: likewise.
+const MOST: [usize; 2] = [4 * GROUP, 12 * GROUP];
 
 /// Sixteen floats, one a row of a panel.
 type Floats = [f32; LANES];
@@ -48,11 +49,12 @@ impl Block {
 /// Sums of a token with each of two panels.
 type Sums = [Floats; 2];
 
-/// The workspace on the stack: parts of two panels, side by side, and the sums of all tokens that
-/// meet them.
-struct Room {
-    blocks: [[Block; 2]; DEPTH],
-    sums: [Sums; MOST],
+/// The workspace on the stack.
+struct Room<'a> {
+    /// Parts of two panels, side by side.
+    blocks: &'a mut [[Block; 2]],
+    /// The sums of all tokens that meet them.
+    sums: &'a mut [Sums],
 }
 
 /// Multiply all panels `w` by all rows `x` of `n_blocks` blocks.
@@ -65,8 +67,25 @@ pub(super) fn multiply<S: Simd, Q: Format>(
     out: &mut Band<'_, f32>,
     write: Write,
 ) {
-    let mut room = Room { blocks: [[Block::ZERO; 2]; DEPTH], sums: [[[0.0; LANES]; 2]; MOST] };
     let Sizes { n_together, depth } = Sizes::of::<S, Q>(x.len() / n_blocks, n_blocks);
+    // Only what is used is cleared: for small products that takes a while.
+    let (mut few, mut more, mut some, mut many);
+    let mut room = Room {
+        blocks: if depth <= DEPTHS[0] {
+            few = [[Block::ZERO; 2]; DEPTHS[0]];
+            &mut few[..]
+        } else {
+            more = [[Block::ZERO; 2]; DEPTHS[1]];
+            &mut more
+        },
+        sums: if n_together <= MOST[0] {
+            some = [[[0.0; LANES]; 2]; MOST[0]];
+            &mut some[..]
+        } else {
+            many = [[[0.0; LANES]; 2]; MOST[1]];
+            &mut many
+        },
+    };
     for (i, x) in x.chunks(n_together * n_blocks).enumerate() {
         let mut rest = panels::<Q>(w, n_blocks).enumerate();
         while let Some((panel, one)) = rest.next() {
@@ -103,8 +122,8 @@ impl Sizes {
         // that, because it has more loads for each multiplication.
         let third = if const { S::N_REGISTERS >= 32 } { cache::near_third_cache() } else { None };
         let (room, most, depth) = match third {
-            Some(bytes) => (bytes / 4, MOST, DEPTH),
-            None => (cache::quarters(2), 4 * GROUP, 24),
+            Some(bytes) => (bytes / 4, MOST[1], DEPTHS[1]),
+            None => (cache::quarters(2), MOST[0], DEPTHS[0]),
         };
         let fit = (room / size_of::<QBlock>() / n_blocks).clamp(GROUP, most) / GROUP;
         let n_groups = n_tokens.div_ceil(GROUP);
@@ -132,7 +151,7 @@ struct Part<'a> {
 #[inline(always)]
 fn pass<S: Simd, Q: Format, const P: usize>(
     s: S,
-    room: &mut Room,
+    room: &mut Room<'_>,
     panels: [&[u8]; P],
     next: [&[u8]; 2],
     x: &[QBlock],
