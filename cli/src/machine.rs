@@ -18,7 +18,8 @@ pub fn lines(kernels: &str, wanted: Option<u32>, n_threads: u32) -> Vec<String> 
         threads(wanted, n_threads, crate::model::n_cores()),
     ];
     lines.extend(backstitch_core::KernelSet::refused().map(refused));
-    lines.push(caches(second_cache(), near_third_cache()));
+    // Kernels with fewer registers do not use the third cache.
+    lines.push(caches(second_cache(), near_third_cache().filter(|_| kernels == "avx512")));
     lines.extend(quota(Path::new("/")).map(|cores| format!("processor time is limited to {cores:.2} cores")));
     lines.extend(huge_pages(Path::new("/")));
     lines

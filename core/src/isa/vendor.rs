@@ -1,6 +1,6 @@
 //! The name of a processor's maker.
 
-/// A maker whose processors behave alike in what this crate chooses by measurement.
+/// The makers that this crate tells apart where it chooses by measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "no other architecture is asked"))]
 pub(crate) enum Vendor {

@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | `float.rs` | F32, F16, BF16 | any |
 //! | `few_tokens.rs` | quantised, multiplied as they are read | few |
-//! | `unpacked.rs` | quantised, unpacked once for up to 192 tokens | many |
+//! | `unpacked.rs` | quantised, unpacked once for up to 576 tokens | many |
 //! | `tiles.rs` | quantised, on the tiles of AMX | 16 and more |
 //! | `pairs.rs` | quantised, on ARM's I8MM | 4 and more |
 //!

@@ -1,6 +1,7 @@
 mod reference;
 
 use super::*;
+use crate::isa::cache;
 use crate::packed::PackedType;
 use crate::packed::{BLOCK, Line, Source, pack, packed_bytes};
 use crate::pool::{Inline, ThreadPool, limited::Limited};
@@ -175,6 +176,7 @@ fn every_set_gives_the_same_bits() {
 #[test]
 fn many_tokens_give_the_same_bits_on_every_set() {
     each(types(), |&dtype| {
+        cache::ASSUMED.set(Some(None));
         let n_cols = match dtype.block_len() {
             1 => 40,
             32 => 1120,
@@ -192,6 +194,29 @@ fn many_tokens_give_the_same_bits_on_every_set() {
                 let got = x.multiply(set, &Inline, &w, Write::Add);
                 assert_bits(format_args!("{} {n_tokens}", set.name()), &got, &wanted[..n_tokens * 77]);
             }
+        }
+    });
+}
+
+/// With more tokens and blocks than pass at once where there is a near third cache.
+#[test]
+fn the_largest_passes_give_the_same_bits_on_every_set() {
+    let types = [DType::Q4_0, DType::Q4_1, DType::Q8_0, DType::Q4_K, DType::Q6_K];
+    each(types.to_vec(), |&dtype| {
+        cache::ASSUMED.set(Some(Some(32 << 20)));
+        let n_cols = if dtype.block_len() == 32 { 65 * 32 } else { 9 * 256 };
+        let (n_rows, n_tokens) = (33, 12 * 48 + 13);
+        let w = Weights::random(dtype, n_rows, n_cols);
+        let floats = Random::new(37).floats(n_tokens * n_cols);
+        let wanted = Rows::new(KernelSet::scalar(), floats.clone(), n_cols).multiply(
+            KernelSet::scalar(),
+            &Inline,
+            &w,
+            Write::Add,
+        );
+        for set in KernelSet::available().filter(|set| set.name() != "scalar") {
+            let got = Rows::new(set, floats.clone(), n_cols).multiply(set, &Inline, &w, Write::Add);
+            assert_bits(set.name(), &got, &wanted);
         }
     });
 }
