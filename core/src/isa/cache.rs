@@ -32,9 +32,8 @@ pub(crate) fn quarters(n: usize) -> usize {
 /// Return the bytes of a third cache from which activations come as fast as they are multiplied;
 /// `None` if it is too far, or there is none.
 ///
-/// Measured on Zen 4, where eight cores share it and it answers after some 50 cycles. All
-/// processors of AMD are taken to be like it, and no others. Kernels with fewer than 32 registers
-/// do not use it.
+/// Measured with prompts on Zen 4. All processors of AMD are taken to be like it, and no others.
+/// Kernels with fewer than 32 registers do not use it.
 pub fn near_third_cache() -> Option<usize> {
     #[cfg(test)]
     if let Some(size) = ASSUMED.get() {
