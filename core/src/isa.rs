@@ -32,10 +32,10 @@
 //! and its prefetcher.
 
 pub(crate) mod cache;
+pub(crate) mod processor;
 mod scalar;
 mod simd;
 pub(crate) mod stream;
-mod vendor;
 
 #[cfg(all(target_arch = "x86_64", feature = "amx"))]
 pub(crate) mod amx;

@@ -6,10 +6,10 @@
 use super::task::Task;
 use super::tile::{Rows, Tile, live};
 use crate::cell::{BLOCK_CELLS, BlockEntry, CellLayout, CellType};
-use crate::isa::stream::Fetch;
+use crate::isa::processor::Processor;
 use crate::kernel_set::KernelSet;
 use crate::kernels::attention::{
-    Join, MAX_ROWS, Masks, Panels, Running, SPAN_BLOCKS, Scores, Shaping, tile_height,
+    Join, MAX_ROWS, Masks, Panels, Running, SPAN_BLOCKS, Scores, Shaping, place_row, tile_height,
 };
 use crate::kernels::quantised_cells::{Floats, PIECE};
 use core::ops::Range;
@@ -296,12 +296,12 @@ impl<'t, 's> Task<'t, 's> {
     /// Return the keys that are read next, where fetching them beside the values gains: the memory
     /// would have nothing to do meanwhile.
     ///
-    /// Measured on Sapphire Rapids and Zen 4; processors that fetch to the nearest cache alone were
-    /// not. Of other cells, F32 loses a little, and quantised ones are bound by their conversion.
+    /// Measured on Sapphire Rapids and Zen 4. Of other cells, F32 loses a little, and quantised
+    /// ones are bound by their conversion.
     fn next_keys(&self, table: &[BlockEntry], then: Option<Place>) -> Panels<'t> {
         let layout = &self.attention.layout;
-        let gains =
-            matches!(layout.k_type, CellType::F16 | CellType::BF16) && Fetch::for_one_token() != Fetch::First;
+        let gains = matches!(layout.k_type, CellType::F16 | CellType::BF16)
+            && matches!(Processor::here(), Processor::Intel | Processor::Zen4);
         let then = then.filter(|then| gains && then.head < layout.n_head_kv);
         then.map_or(NO_PANELS, |Place { head, span }| {
             self.panels(table, span, |_, entry| entry.live != 0, layout.k_range(head))
@@ -493,9 +493,7 @@ impl<'t, 's> Task<'t, 's> {
                 let row = bundle.base + tile.row(r);
                 let row = row / group * n_head + bundle.head * group + row % group;
                 let row = &self.q[row * d_k..][dims.clone()];
-                for (q, x) in q.iter_mut().skip(r).step_by(tile.height).zip(row) {
-                    *q = *x;
-                }
+                place_row(row, r, tile.height, q);
             }
         }
     }

@@ -4,7 +4,7 @@
 //! too large makes every pass wait for memory, one that is too small unpacks weights more often
 //! than needed; neither changes a bit.
 
-use super::vendor::{Vendor, vendor};
+use super::processor::Processor;
 use core::ops::RangeInclusive;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -40,9 +40,9 @@ pub fn near_third_cache() -> Option<usize> {
         return size;
     }
     static KNOWN: Known = Known::new();
-    KNOWN.get(4 << 20..=1 << 30, || match vendor() {
-        Vendor::Amd => ask(3).map(|(bytes, _)| bytes),
-        Vendor::Intel | Vendor::Other => None,
+    KNOWN.get(4 << 20..=1 << 30, || match Processor::here() {
+        Processor::Zen4 | Processor::Amd => ask(3).map(|(bytes, _)| bytes),
+        Processor::Intel | Processor::Other => None,
     })
 }
 

@@ -6,12 +6,13 @@
 //! and prefetch instructions take slots from the loads. The best distance and cache differ:
 //! docs/experiments.md has the measurements.
 
+use super::processor::Processor;
+
 /// Caches that weights are fetched to before they are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub(crate) enum Fetch {
     /// None: the processor follows one stream of memory by itself as fast as it can be read.
-    Nothing = 1,
+    Nothing,
     /// The nearest one, [`Fetch::FIRST_AHEAD`] bytes ahead.
     First,
     /// The second one, [`Fetch::SECOND_AHEAD`] bytes ahead, and from there the nearest one,
@@ -36,11 +37,11 @@ impl Fetch {
     /// Intel; the nearest one on Zen 3 and Zen 5, and so on all others.
     #[inline(always)]
     pub(crate) fn for_one_token() -> Fetch {
-        #[cfg(target_arch = "x86_64")]
-        return known();
-        // A constant: kernels have no loops for the others then.
-        #[cfg(not(target_arch = "x86_64"))]
-        Fetch::First
+        match Processor::here() {
+            Processor::Zen4 => Fetch::Nothing,
+            Processor::Intel => Fetch::Both,
+            Processor::Amd | Processor::Other => Fetch::First,
+        }
     }
 
     /// Return what is fastest for `n` tokens that pass the weights together.
@@ -52,65 +53,5 @@ impl Fetch {
             Fetch::Nothing if n > 2 => Fetch::Both,
             found => found,
         }
-    }
-}
-
-/// Return what is fastest for one token, asking the processor the first time.
-#[cfg(target_arch = "x86_64")]
-fn known() -> Fetch {
-    use core::sync::atomic::{AtomicU8, Ordering};
-    static KNOWN: AtomicU8 = AtomicU8::new(0);
-    match KNOWN.load(Ordering::Relaxed) {
-        1 => Fetch::Nothing,
-        2 => Fetch::First,
-        3 => Fetch::Both,
-        _ => {
-            let found = ask();
-            KNOWN.store(found as u8, Ordering::Relaxed);
-            found
-        }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn ask() -> Fetch {
-    use super::vendor::{Vendor, vendor};
-    match vendor() {
-        Vendor::Intel => Fetch::Both,
-        Vendor::Amd if is_zen4(core::arch::x86_64::__cpuid(1).eax) => Fetch::Nothing,
-        Vendor::Amd | Vendor::Other => Fetch::First,
-    }
-}
-
-/// Return true if this version of a processor of AMD is a Zen 4, whose family has Zen 3 too.
-#[cfg(any(target_arch = "x86_64", test))]
-fn is_zen4(version: u32) -> bool {
-    let model = version >> 4 & 15 | version >> 12 & 0xf0;
-    family(version) == 0x19 && matches!(model, 0x10..=0x1f | 0x60..=0x7f | 0xa0..=0xaf)
-}
-
-/// Return the family in a processor's version: the extended part counts where the other is full.
-#[cfg(any(target_arch = "x86_64", test))]
-fn family(version: u32) -> u32 {
-    match version >> 8 & 15 {
-        15 => 15 + (version >> 20 & 0xff),
-        family => family,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_are_read_as_the_manuals_say() {
-        // Zen 4 (Genoa), Zen 5 (Turin), Sapphire Rapids.
-        assert_eq!(family(0x00a1_0f11), 0x19);
-        assert_eq!(family(0x00b0_0f21), 0x1a);
-        assert_eq!(family(0x0008_06f8), 6);
-        // Zen 4: Genoa, Bergamo, Raphael, Phoenix. Zen 3: Milan, Vermeer, Cezanne, Rembrandt.
-        assert!([0x00a1_0f11, 0x00aa_0f02, 0x00a6_0f12, 0x00a7_0f41].into_iter().all(is_zen4));
-        assert!(![0x00a0_0f11, 0x00a2_0f12, 0x00a5_0f00, 0x00a4_0f41].into_iter().any(is_zen4));
-        assert!(!is_zen4(0x00b1_0f00));
     }
 }

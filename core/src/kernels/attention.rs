@@ -20,6 +20,7 @@ use super::map::{load, store};
 use super::stored::{BF16, F16, F32, Stored, elements};
 use crate::cell::{BLOCK_CELLS, SPAN_CELLS};
 use crate::format::planes::Line;
+use crate::isa::processor::Processor;
 use crate::isa::{LANES, Simd};
 use crate::math;
 
@@ -75,32 +76,55 @@ pub(crate) fn tile_rows<S: Simd>(_: S) -> usize {
     if S::N_REGISTERS >= 32 { MAX_ROWS } else { 6 }
 }
 
-/// Call `$f::<S, E, ROWS, WIDTH>` for the number of rows: tall tiles two vectors wide where
-/// registers abound, else one vector wide.
+/// Call `$f::<S, E, ROWS, WIDTH, FROM_MEMORY>` for the number of rows: tall tiles two vectors wide
+/// where registers abound, else one vector wide.
 macro_rules! by_rows {
     ($rows:expr, $f:ident, $s:ident: $S:ident, $E:ident, $($arg:expr),*) => {
         if $S::N_REGISTERS >= 32 {
+            let from_memory = factors_from_memory::<$E>();
             match $rows {
-                1 => $f::<$S, $E, 1, 2>($s, $($arg),*),
-                2 => $f::<$S, $E, 2, 2>($s, $($arg),*),
-                3 => $f::<$S, $E, 3, 2>($s, $($arg),*),
-                4 => $f::<$S, $E, 4, 2>($s, $($arg),*),
-                6 => $f::<$S, $E, 6, 2>($s, $($arg),*),
-                8 => $f::<$S, $E, 8, 2>($s, $($arg),*),
-                12 => $f::<$S, $E, 12, 2>($s, $($arg),*),
+                1 => $f::<$S, $E, 1, 2, false>($s, $($arg),*),
+                2 => $f::<$S, $E, 2, 2, false>($s, $($arg),*),
+                3 if from_memory => $f::<$S, $E, 3, 2, true>($s, $($arg),*),
+                4 if from_memory => $f::<$S, $E, 4, 2, true>($s, $($arg),*),
+                6 if from_memory => $f::<$S, $E, 6, 2, true>($s, $($arg),*),
+                8 if from_memory => $f::<$S, $E, 8, 2, true>($s, $($arg),*),
+                12 if from_memory => $f::<$S, $E, 12, 2, true>($s, $($arg),*),
+                3 => $f::<$S, $E, 3, 2, false>($s, $($arg),*),
+                4 => $f::<$S, $E, 4, 2, false>($s, $($arg),*),
+                6 => $f::<$S, $E, 6, 2, false>($s, $($arg),*),
+                8 => $f::<$S, $E, 8, 2, false>($s, $($arg),*),
+                12 => $f::<$S, $E, 12, 2, false>($s, $($arg),*),
                 _ => debug_assert!(false, "`tile_height` gives no such height"),
             }
         } else {
             match $rows {
-                1 => $f::<$S, $E, 1, 1>($s, $($arg),*),
-                2 => $f::<$S, $E, 2, 1>($s, $($arg),*),
-                3 => $f::<$S, $E, 3, 1>($s, $($arg),*),
-                4 => $f::<$S, $E, 4, 1>($s, $($arg),*),
-                6 => $f::<$S, $E, 6, 1>($s, $($arg),*),
+                1 => $f::<$S, $E, 1, 1, false>($s, $($arg),*),
+                2 => $f::<$S, $E, 2, 1, false>($s, $($arg),*),
+                3 => $f::<$S, $E, 3, 1, false>($s, $($arg),*),
+                4 => $f::<$S, $E, 4, 1, false>($s, $($arg),*),
+                6 => $f::<$S, $E, 6, 1, false>($s, $($arg),*),
                 _ => debug_assert!(false, "`tile_height` gives no such height"),
             }
         }
     };
+}
+
+/// Return true if a product and a sum is faster with a factor that it reads from memory itself than
+/// with one that another instruction has brought to a register for several of them.
+///
+/// So it is on Zen 4 beside conversions, from three rows on. With fewer, the cells' memory is the
+/// bound.
+#[inline(always)]
+fn factors_from_memory<E: Stored>() -> bool {
+    size_of::<E::Bits>() < size_of::<f32>() && Processor::here() == Processor::Zen4
+}
+
+/// Return `x` twice. With `APART`, the compiler does not know that they are the same, and so reads
+/// what lies behind them twice.
+#[inline(always)]
+fn twice<T: ?Sized, const APART: bool>(x: &T) -> [&T; 2] {
+    [x, if const { APART } { core::hint::black_box(x) } else { x }]
 }
 
 /// Return the height of the tile that takes `n` rows, at most [`MAX_ROWS`]: a height that
@@ -108,6 +132,26 @@ macro_rules! by_rows {
 pub(crate) fn tile_height(n: usize) -> usize {
     debug_assert!(n <= MAX_ROWS, "a tile of {n} rows");
     [1, 2, 3, 4, 6, 8].into_iter().find(|&height| n <= height).unwrap_or(MAX_ROWS)
+}
+
+/// Make `row` the row `r` of `out` `[d, height]`, for a `height` of [`tile_height`].
+pub(crate) fn place_row(row: &[f32], r: usize, height: usize, out: &mut [f32]) {
+    // A loop for each height: it takes a third of the time of a step that is not known.
+    fn place<const HEIGHT: usize>(row: &[f32], r: usize, out: &mut [f32]) {
+        for (out, x) in out.as_chunks_mut::<HEIGHT>().0.iter_mut().zip(row) {
+            out[r] = *x;
+        }
+    }
+    match height {
+        1 => place::<1>(row, r, out),
+        2 => place::<2>(row, r, out),
+        3 => place::<3>(row, r, out),
+        4 => place::<4>(row, r, out),
+        6 => place::<6>(row, r, out),
+        8 => place::<8>(row, r, out),
+        MAX_ROWS => place::<MAX_ROWS>(row, r, out),
+        _ => debug_assert!(false, "`tile_height` gives no such height"),
+    }
 }
 
 macro_rules! typed {
@@ -162,7 +206,7 @@ pub(super) fn ahead(from: &[u8], to: Option<&&[u8]>) -> usize {
 /// `q` is `[d, rows]`, a panel of keys `[d, 32 cells]`. Prefetches a block of `soon`, which is read
 /// after the span's keys, beside each block of keys.
 #[inline(always)]
-fn scores<S: Simd, E: Stored, const R: usize, const W: usize>(
+fn scores<S: Simd, E: Stored, const R: usize, const W: usize, const FROM_MEMORY: bool>(
     s: S,
     q: &[f32],
     keys: &Panels<'_>,
@@ -171,7 +215,7 @@ fn scores<S: Simd, E: Stored, const R: usize, const W: usize>(
     out: &mut [Scores],
 ) {
     let Some(out) = out.first_chunk_mut::<R>() else { return };
-    let q = q.as_chunks::<R>().0;
+    let [q, q_again] = twice::<_, FROM_MEMORY>(q).map(|q| q.as_chunks::<R>().0);
     for (block, panel) in keys.iter().enumerate() {
         let near = ahead(panel, keys.get(block + 1));
         let far = ahead(panel, soon.get(block));
@@ -189,7 +233,8 @@ fn scores<S: Simd, E: Stored, const R: usize, const W: usize>(
                     }
                 }
             }
-            for (k, q) in keys.iter().zip(q) {
+            for (k, q) in keys.iter().zip(q.iter().zip(q_again)) {
+                let q = <[_; 2]>::from(q);
                 if half == 0 {
                     s.prefetch(k, near);
                     s.prefetch_l2(k, far);
@@ -199,9 +244,8 @@ fn scores<S: Simd, E: Stored, const R: usize, const W: usize>(
                     keys[i] = E::load(s, &k[half * W + i]);
                 }
                 for r in 0..R {
-                    let q = s.splat(q[r]);
                     for i in 0..W {
-                        sums[r][i] = s.fma(q, keys[i], sums[r][i]);
+                        sums[r][i] = s.fma(s.splat(q[i][r]), keys[i], sums[r][i]);
                     }
                 }
             }
@@ -350,7 +394,7 @@ fn join<S: Simd>(s: S, running: &mut Running, span: &Running, sees: u16) -> Join
 /// rows see whole take a short loop, the others one that looks at the masks. Prefetches a block of
 /// `soon`, the keys that are read next, beside each block of values that is seen whole.
 #[inline(always)]
-fn values<S: Simd, E: Stored, const R: usize, const W: usize>(
+fn values<S: Simd, E: Stored, const R: usize, const W: usize, const FROM_MEMORY: bool>(
     s: S,
     p: &[Scores],
     masks: &[Masks],
@@ -361,6 +405,7 @@ fn values<S: Simd, E: Stored, const R: usize, const W: usize>(
 ) {
     let (Some(p), Some(masks)) = (p.first_chunk::<R>(), masks.first_chunk::<R>()) else { return };
     debug_assert!(!out.is_empty(), "a tile has rows");
+    let factors = twice::<_, FROM_MEMORY>(p);
     let d_v = out.first().map_or(0, |out| out.len());
     let whole_blocks =
         (0..SPAN_BLOCKS).take_while(|&block| masks.iter().all(|masks| masks[block] == u32::MAX));
@@ -372,8 +417,8 @@ fn values<S: Simd, E: Stored, const R: usize, const W: usize>(
             let lines = soon[block].as_chunks().0;
             // In the order of memory: every second line first is slower than none.
             match lines.get(d / (W * LANES) * BLOCK_CELLS..).and_then(|lines| lines.first_chunk()) {
-                Some(soon) => whole::<S, E, R, W, true>(s, p, block, v, soon, d_v, d, &mut whole_sums),
-                None => whole::<S, E, R, W, false>(s, p, block, v, &NO_LINES, d_v, d, &mut whole_sums),
+                Some(soon) => whole::<S, E, R, W, true>(s, factors, block, v, soon, d_v, d, &mut whole_sums),
+                None => whole::<S, E, R, W, false>(s, factors, block, v, &NO_LINES, d_v, d, &mut whole_sums),
             }
         }
         // A copy, so that the sums of what is seen whole stay in registers.
@@ -412,7 +457,7 @@ static NO_LINES: [Line; BLOCK_CELLS] = [[0; _]; _];
 #[expect(clippy::too_many_arguments, reason = "the state of a loop's body")]
 fn whole<S: Simd, E: Stored, const R: usize, const W: usize, const FETCH: bool>(
     s: S,
-    p: &[Scores; R],
+    p: [&[Scores; R]; 2],
     block: usize,
     v: &[u8],
     soon: &[Line; BLOCK_CELLS],
@@ -421,7 +466,9 @@ fn whole<S: Simd, E: Stored, const R: usize, const W: usize, const FETCH: bool>(
     sums: &mut [[S::F; W]; R],
 ) {
     let v = elements::<E>(v);
-    let p = p.each_ref().map(|p| &p.as_chunks::<BLOCK_CELLS>().0[block]);
+    // All rows from this block on, so that one address with a distance for each row leads to their
+    // factors.
+    let p = p.map(|p| &p.as_flattened()[block * BLOCK_CELLS..][..(R - 1) * SPAN_CELLS + BLOCK_CELLS]);
     // A missing vector cannot occur; a loop with one way out keeps the sums in registers.
     let none = [[bytemuck::Zeroable::zeroed(); LANES]; W];
     // All rows are equally long, so that one comparison ahead of the loop serves all of them.
@@ -434,7 +481,12 @@ fn whole<S: Simd, E: Stored, const R: usize, const W: usize, const FETCH: bool>(
         for i in 0..W {
             values[i] = E::load(s, &v[i]);
         }
-        add::<S, R, W>(s, p.map(|p| p[c]), values, sums);
+        for r in 0..R {
+            for i in 0..W {
+                let p = p[i][r * SPAN_CELLS + c];
+                sums[r][i] = s.fma(s.splat(p), values[i], sums[r][i]);
+            }
+        }
     }
 }
 
@@ -526,3 +578,6 @@ pub(crate) fn finish<S: Simd>(s: S, out: &mut [f32], max: f32, sum: f32, sink: O
         store(s, s.mul(load(s, out), factor), out);
     }
 }
+
+#[cfg(test)]
+mod tests;
