@@ -29,7 +29,7 @@
 //! has not. The relaxed instructions are not used; what they return depends on the machine.
 //!
 //! This module also asks the processor about its caches ([`second_cache`], [`near_third_cache`])
-//! and its prefetcher.
+//! and which one it is.
 
 pub(crate) mod cache;
 pub(crate) mod processor;

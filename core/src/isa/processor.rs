@@ -1,6 +1,6 @@
 //! The processor at hand, as far as choices by measurement depend on it.
 
-/// The processors that were measured apart.
+/// Processors, as far as measurements tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "no other architecture is asked"))]

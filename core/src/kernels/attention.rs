@@ -113,15 +113,27 @@ macro_rules! by_rows {
 /// Return true if a product and a sum is faster with a factor that it reads from memory itself than
 /// with one that another instruction has brought to a register for several of them.
 ///
-/// So it is on Zen 4 beside conversions, from three rows on. With fewer, the cells' memory is the
-/// bound.
+/// So it is on Zen 4 beside conversions, from three rows on (docs/experiments.md). With fewer, the
+/// cells' memory is the bound.
 #[inline(always)]
 fn factors_from_memory<E: Stored>() -> bool {
+    #[cfg(test)]
+    if let Some(assumed) = ASSUMED.get() {
+        return assumed;
+    }
     size_of::<E::Bits>() < size_of::<f32>() && Processor::here() == Processor::Zen4
 }
 
-/// Return `x` twice. With `APART`, the compiler does not know that they are the same, and so reads
-/// what lies behind them twice.
+#[cfg(test)]
+std::thread_local! {
+    /// The answer of [`factors_from_memory`] that tests on this thread assume, so that the loops of
+    /// all processors are tested on each.
+    pub(crate) static ASSUMED: core::cell::Cell<Option<bool>> =
+        const { core::cell::Cell::new(None) };
+}
+
+/// Return `x` twice, once for each vector of a tile. With `APART`, the compiler does not know that
+/// both are the same, and so reads what lies behind them twice.
 #[inline(always)]
 fn twice<T: ?Sized, const APART: bool>(x: &T) -> [&T; 2] {
     [x, if const { APART } { core::hint::black_box(x) } else { x }]
@@ -136,7 +148,7 @@ pub(crate) fn tile_height(n: usize) -> usize {
 
 /// Make `row` the row `r` of `out` `[d, height]`, for a `height` of [`tile_height`].
 pub(crate) fn place_row(row: &[f32], r: usize, height: usize, out: &mut [f32]) {
-    // A loop for each height: it takes a third of the time of a step that is not known.
+    // A loop for each height: it takes half the time of one whose step is not known.
     fn place<const HEIGHT: usize>(row: &[f32], r: usize, out: &mut [f32]) {
         for (out, x) in out.as_chunks_mut::<HEIGHT>().0.iter_mut().zip(row) {
             out[r] = *x;
@@ -452,7 +464,8 @@ fn accumulate<S: Simd>(s: S, joined: &Join, r: usize, old: &[f32], new: S::F) ->
 /// The lines of a loop that fetches none.
 static NO_LINES: [Line; BLOCK_CELLS] = [[0; _]; _];
 
-/// Add a block that all rows see whole. With `FETCH`, prefetch a line of `soon` with each cell.
+/// Add a block that all rows see whole. The factors of vector i are those in `p[i]`. With `FETCH`,
+/// prefetch a line of `soon` with each cell.
 #[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "the state of a loop's body")]
 fn whole<S: Simd, E: Stored, const R: usize, const W: usize, const FETCH: bool>(

@@ -56,7 +56,7 @@ fn hold(layers: fn() -> Vec<LayerSpec>, cases: u32, name: &'static str) {
         !caches || name.starts_with("windowed") || (t.full > cases / 100 && t.shared > cases),
         "programs never fill or share the cache: {t:?}"
     );
-    // One program in six re-evaluates what a window has lost; of a few hundred, half as many may.
+    // One program in six re-evaluates what a window has lost; of a few hundred, far fewer may.
     let (goes_back, again, least) = match name {
         "recurrent" | "hybrid" => (t.held.min(t.replayed), t.evaluated, cases / 10),
         "windowed" => (t.held, t.evaluated, cases / 40),
