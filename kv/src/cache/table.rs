@@ -21,6 +21,7 @@ use crate::reserve;
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, BlockEntry, SPAN_CELLS};
 use core::ops::Range;
+use core::{iter, slice};
 
 /// Cells of a block.
 const CELLS: u32 = BLOCK_CELLS as u32;
@@ -122,8 +123,8 @@ impl BlockTable {
     /// Return the slot of the first live cell at `pos` or later, or the slot after the last cell if
     /// there is none.
     ///
-    /// The search halves the spans first, since each has a live cell, and then scans within one
-    /// span.
+    /// The search halves the spans first, since each has a live cell, and then scans the entries of
+    /// one span and the cells of one entry.
     pub fn lower_bound(&self, pool: &BlockPool, pos: Pos) -> u32 {
         let before = |extents: &[BlockEntry]| {
             let last = extents.iter().rev().find_map(|e| last_pos(e, pool));
@@ -136,7 +137,7 @@ impl BlockTable {
             if before(&self.extents[middle * SPAN..end]) { low = middle + 1 } else { high = middle }
         }
         let rest = self.extents.iter().enumerate().skip(low * SPAN);
-        for (index, extent) in rest {
+        for (index, extent) in rest.filter(|(_, extent)| !before(slice::from_ref(extent))) {
             let cells = pool.pos(extent.block);
             if let Some(cell) = bits(extent.live).find(|&cell| cells[cell as usize] >= pos) {
                 return index as u32 * CELLS + cell;
@@ -318,7 +319,8 @@ impl BlockTable {
 
 /// Return the indices of the set bits of `live`, ascending.
 pub(crate) fn bits(live: u32) -> impl Iterator<Item = u32> {
-    (0..CELLS).filter(move |bit| live >> bit & 1 == 1)
+    let rest = iter::successors(Some(live), |left| Some(left & left.wrapping_sub(1)));
+    rest.take_while(|left| *left != 0).map(u32::trailing_zeros)
 }
 
 /// Return the position of the last live cell of an entry.
