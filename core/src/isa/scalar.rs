@@ -1,8 +1,8 @@
 //! The scalar set: arrays and loops. It is the specification that the other sets are held to.
 //!
 //! Every operation is written for one lane, in the plainest form that has the wanted rounding; the
-//! compiler may vectorise it, but not reorder it. Processors without a set of their own run it, and
-//! every test of bits compares with it.
+//! compiler may vectorise it, but not reorder it. Only `fma` asks for an instruction.
+//! Processors without a set of their own run this one, and every test of bits compares with it.
 
 use super::simd::{LANES, Simd};
 use crate::float;
@@ -37,8 +37,9 @@ fn fold<T: Copy>(mut x: [T; LANES], f: impl Fn(T, T) -> T) -> T {
     x[0]
 }
 
-/// Return `a * b + c` by the instruction for it, which older processors of this kind lack. Without
-/// it every lane calls a library function, and tests of models take twice as long.
+/// Return `a * b + c` with one rounding by the instruction for it, which older processors lack.
+/// Without it every lane calls a library function, and the tests of exactness take 1.8 times as
+/// long.
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 #[target_feature(enable = "fma")]
 fn fma_by_instruction(a: &[f32; LANES], b: &[f32; LANES], c: &[f32; LANES]) -> [f32; LANES] {
