@@ -66,7 +66,7 @@ impl Simd for Scalar {
     }
     #[inline(always)]
     fn load_f16(self, x: &[u16; LANES]) -> Self::F {
-        each(|i| f16::from_bits(x[i]).to_f32_const())
+        each(|i| float::from_f16(x[i]))
     }
     #[inline(always)]
     fn store_f16(self, x: Self::F, out: &mut [u16; LANES]) {
