@@ -30,6 +30,10 @@ impl LogitBias {
     }
 }
 
+/// The most biases with which only the best candidates are listed. In such a list each token is
+/// searched for, in a list of the whole vocabulary it is not.
+const MAX_LOWERED: usize = 64;
+
 /// Check that all tokens exist.
 pub(super) fn check(biases: &[(Token, f32)], n_vocab: usize) -> Result<(), Error> {
     match biases.iter().find(|(token, _)| token.0 as usize >= n_vocab) {
@@ -46,7 +50,8 @@ impl Sampler for LogitBias {
     }
 
     fn n_lowered(&self) -> Option<usize> {
-        self.0.iter().all(|&(_, bias)| bias <= 0.0).then_some(self.0.len())
+        let is_few = self.0.len() <= MAX_LOWERED;
+        (is_few && self.0.iter().all(|&(_, bias)| bias <= 0.0)).then_some(self.0.len())
     }
 }
 
@@ -91,6 +96,12 @@ mod tests {
                 prop_assert_eq!(best.sample(&logits), all.sample(&logits));
             }
         }
+    }
+
+    #[test]
+    fn with_many_biases_the_whole_vocabulary_is_listed() {
+        let ban = |n: u32| LogitBias((0..n).map(|id| (Token(id), f32::NEG_INFINITY)).collect());
+        assert_eq!((ban(64).n_lowered(), ban(65).n_lowered()), (Some(64), None));
     }
 
     #[test]
