@@ -73,8 +73,9 @@ pub enum Error {
         /// The reason.
         kind: std::io::ErrorKind,
     },
-    /// The name of a saved slot leads to a link, a pipe or a device, which is not opened.
-    #[error("{name}: not a file; links, pipes and devices are not read")]
+    /// The name of a saved slot leads to a link, a pipe or a device, which is neither read nor
+    /// replaced.
+    #[error("{name}: not a file; links, pipes and devices are neither read nor written")]
     NoFile {
         /// The name, without its folder.
         name: String,

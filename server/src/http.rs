@@ -38,6 +38,7 @@ pub use answer::{millis, reuse_json, timings_json, usage_json};
 pub(crate) use app::blocking;
 pub use app::{App, Host, Loaded, ModelSummary, Ready, unix_time};
 pub use body::Body;
+pub(crate) use body::bytes;
 pub use client::Client;
 pub use error::{ApiError, ErrorKind};
 pub use events::{Events, Outcome};

@@ -14,6 +14,7 @@ mod server;
 
 pub use constraint::Constraint;
 pub use fields::Fields;
+pub(crate) use generate::N_ANSWERS;
 pub use generate::{Reading, default_settings, read_generate};
 pub(crate) use prompt::token;
 pub use prompt::{read_prompts, tokenize};

@@ -197,6 +197,16 @@ fn a_suffix_is_a_gap_where_the_model_knows_gaps() {
 }
 
 #[test]
+fn a_grammar_holds_what_a_decoder_with_an_encoder_writes() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../goldens/models/t5.gguf");
+    let server = Running::start(std::fs::read(path).unwrap().leak(), None);
+    let body = json!({"prompt": "a text of several tokens", "n_predict": 40, "regex": "[a-z]{3}"});
+    let content = server.post("/completion", &body)["content"].clone();
+    let text = content.as_str().unwrap();
+    assert!(text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_lowercase()), "{text:?}");
+}
+
+#[test]
 fn errors_have_the_names_that_the_client_gave() {
     let server = Running::start(backstitch_demo::GGUF, None);
     let chat = |field: &str, value: Value| {

@@ -509,6 +509,84 @@ fn slots_are_saved_restored_and_erased() {
 }
 
 #[test]
+fn a_slot_whose_sequence_goes_on_in_another_has_nothing_to_erase() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let model = demo();
+    let engine = Engine::start(&model, params()).unwrap();
+    let prompt = some_tokens(&model, 20, 1);
+    let first = answer(engine.generate(request(&model, &prompt, 10, 1)).unwrap());
+    // Too little in common for the same slot, but the sequence itself goes on.
+    let longer = [&prompt[..], &first.tokens, &some_tokens(&model, 400, 2)].concat();
+    let mut events = engine.generate(request(&model, &longer, 40, 1)).unwrap();
+    let Event::Began { slot: 1, reuse } = events.blocking_recv().unwrap() else { panic!("not in slot 1") };
+    assert_eq!(reuse.n_reused, 29);
+    assert_eq!(runtime.block_on(engine.erase_slot(0, Tenant::default())).unwrap(), 0);
+    let mut tokens = Vec::new();
+    while let Some(event) = events.blocking_recv() {
+        match event {
+            Event::Chunk(chunk) => tokens.extend(chunk.tokens),
+            Event::Failed(error) => panic!("{error}"),
+            _ => {}
+        }
+    }
+    assert_eq!(tokens, alone(&model, &longer, 40, 1));
+}
+
+#[test]
+fn a_request_that_fails_leaves_those_in_its_batch_alone() {
+    let model = golden("gpt2");
+    let n_pos = model.hparams().n_ctx_train;
+    let engine = Engine::start(&model, EngineParams { n_ctx: 2 * n_pos, ..params() }).unwrap();
+    let (long, short) = (some_tokens(&model, n_pos as usize - 8, 1), some_tokens(&model, 10, 2));
+    let mut failing = engine.generate(request(&model, &long, 40, 1)).unwrap();
+    let other = engine.generate(request(&model, &short, 60, 2)).unwrap();
+    assert_eq!(answer(other).tokens, alone(&model, &short, 60, 2));
+    let error = std::iter::from_fn(|| failing.blocking_recv()).find_map(|event| match event {
+        Event::Failed(error) => Some(error),
+        _ => None,
+    });
+    let error = error.expect("positions beyond those that the model knows");
+    assert!(error.to_string().contains("position"), "{error}");
+}
+
+#[test]
+fn idle_sequences_make_place_for_a_restored_one() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (model, folder, tenant) = (demo(), tempfile::tempdir().unwrap(), Tenant::default());
+    let small = EngineParams { n_ctx: 256, n_slots: 2, n_held: 16, held_bytes: 0, ..params() };
+    let engine = Engine::start(&model, small).unwrap();
+    for (layout, name) in [(SlotLayout::Backstitch, "a.bst"), (SlotLayout::Llama, "a.bin")] {
+        let path = folder.path().join(name);
+        let mut saved = request(&model, &some_tokens(&model, 200, 1), 40, 1);
+        saved.slot = Some(0);
+        answer(engine.generate(saved).unwrap());
+        runtime.block_on(engine.save_slot(0, tenant, path.clone(), layout)).unwrap();
+        for seed in 2..10 {
+            answer(engine.generate(request(&model, &some_tokens(&model, 200, seed), 40, 1)).unwrap());
+        }
+        let restored = runtime.block_on(engine.restore_slot(0, path, tenant, Vec::new())).unwrap();
+        assert_eq!(restored.n_tokens, 239, "{name}");
+    }
+}
+
+#[test]
+fn salts_leave_nothing_on_disk() {
+    let (model, folder) = (demo(), tempfile::tempdir().unwrap());
+    let kept = EngineParams { state: Some(folder.path().into()), ..params() };
+    let engine = Engine::start(&model, kept).unwrap();
+    let mut salted = request(&model, &some_tokens(&model, 100, 1), 4, 1);
+    salted.tenant = Tenant::salted(&[], "a");
+    answer(engine.generate(salted).unwrap());
+    let mut of_key = request(&model, &some_tokens(&model, 100, 1), 4, 1);
+    of_key.tenant = Tenant::of(&["key", "a"]);
+    answer(engine.generate(of_key).unwrap());
+    drop(engine);
+    let found: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(found, [Tenant::of(&["key", "a"]).folder().unwrap().as_str()]);
+}
+
+#[test]
 fn the_cache_stays_within_its_budget() {
     let model = demo();
     let engine = Engine::start(&model, EngineParams { n_held: 3, n_slots: 2, ..params() }).unwrap();

@@ -144,6 +144,7 @@ fn bad_input_gets_an_error_that_names_the_field() {
         ("n_probs", json!(1_000_000)),
         ("samplers", json!(["no such"])),
         ("logit_bias", json!(3)),
+        ("dry_sequence_breakers", json!(["x".repeat(5000)])),
         ("grammar", json!("root ::= (")),
         ("json_schema", json!({"type": 5})),
         ("regex", json!("(")),
@@ -241,6 +242,15 @@ fn slots_are_saved_in_their_folder_alone() {
         assert_eq!(server.post(path, &json!({})).0, status, "{path}");
     }
     assert_eq!(server.post("/slots/0?action=restore", &json!({"filename": "none.bst"})).0, 400);
+    #[cfg(unix)]
+    {
+        let outside = folder.path().join("outside");
+        std::fs::write(&outside, b"kept").unwrap();
+        std::os::unix::fs::symlink(&outside, path.join("link.bst")).unwrap();
+        let saved = server
+            .post(&format!("/slots/{}?action=save", again["id_slot"]), &json!({"filename": "link.bst"}));
+        assert!(saved.0 == 400 && std::fs::read(&outside).unwrap() == b"kept", "{}", saved.1);
+    }
     std::fs::write(path.join("bad.bst"), b"not a state").unwrap();
     assert_eq!(server.post("/slots/0?action=restore", &json!({"filename": "bad.bst"})).0, 400);
 }
@@ -273,6 +283,39 @@ fn clients_that_go_away_keep_nothing_busy() {
         }
         assert!(since.elapsed() < Duration::from_secs(20), "{slots}");
         std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn answers_with_large_settings_are_few() {
+    let server = Running::start(ServerParams::default());
+    let stops: Vec<String> = (0..256).map(|i| format!("{i:04096}")).collect();
+    let ask = |n_prompts: usize| {
+        let prompts = vec!["Once"; n_prompts];
+        server.post("/completion", &json!({"prompt": prompts, "n_predict": 1, "stop": stops}))
+    };
+    let (status, answer) = ask(2);
+    assert_eq!((status, answer.as_array().map(Vec::len)), (200, Some(2)));
+    assert_eq!(answer[1]["generation_settings"]["stop"].as_array().unwrap().len(), 256);
+    let (status, refused) = ask(100);
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(status == 400 && message.contains("100 answers"), "{message}");
+}
+
+#[test]
+fn bodies_that_never_end_are_cut_off() {
+    let timeout = Duration::from_millis(300);
+    let server = Running::start(ServerParams { timeout, ..ServerParams::default() });
+    for path in ["/completion", "/lora-adapters"] {
+        let mut client = server.connect();
+        write!(
+            client,
+            "POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 100\r\n\r\n["
+        )
+        .unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains("too long to arrive"), "{path}: {answer}");
     }
 }
 

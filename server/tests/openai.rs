@@ -258,6 +258,22 @@ fn responses_grow_item_by_item() {
 }
 
 #[test]
+fn interfaces_of_one_answer_give_one() {
+    let server = start();
+    for (path, name, body) in [
+        ("/v1/responses", "response.created", json!({"input": "Once upon a time", "max_output_tokens": 5})),
+        ("/v1/messages", "message_start", json!({"messages": hello()["messages"], "max_tokens": 5})),
+    ] {
+        for n in ["n", "n_cmpl"] {
+            let mut body = body.clone();
+            body[n] = 2.into();
+            let first = server.stream(path, body).iter().filter(|event| event["type"] == name).count();
+            assert_eq!(first, 1, "{path} {n}");
+        }
+    }
+}
+
+#[test]
 fn messages_have_blocks() {
     let server = start();
     let body = json!({

@@ -6,6 +6,7 @@ use crate::engine::{Ended, Event};
 use crate::http::{
     ApiError, App, Body, Client, ErrorKind, Events, Frames, Ready, Writer, blocking, new_id, reuse_json, sse,
 };
+use crate::params::N_ANSWERS;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use backstitch_models::session::Finish;
@@ -37,7 +38,7 @@ pub(super) async fn answer(
         meter: Meter::new(turn.reading.generate.prompt.len()),
     };
     let is_stream = turn.reading.stream;
-    let events = Events::start(&app, turn.reading.requests(&app))?;
+    let events = Events::start(&app, turn.reading.requests(&app, Vec::new()))?;
     if is_stream {
         let ping = app.params().ping;
         return sse(events, answer, ping).await;
@@ -73,14 +74,14 @@ fn rename(body: &mut Map<String, Value>) {
         body.insert("stop".into(), stops);
     }
     body.entry("max_tokens").or_insert(DEFAULT_LIMIT.into());
-    body.remove("n");
+    N_ANSWERS.iter().for_each(|name| drop(body.remove(*name)));
 }
 
 /// An answer under way.
 struct Answer {
     app: Arc<App>,
     id: String,
-    stops: Vec<String>,
+    stops: Arc<[String]>,
     speaker: Speaker,
     blocks: Blocks,
     meter: Meter,

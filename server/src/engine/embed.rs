@@ -101,7 +101,7 @@ impl Worker {
             return Ok(self.ctx.encode_batch(&self.batch)?);
         }
         while let Err(error) = self.ctx.decode_embeddings(&self.batch) {
-            if !self.make_place(&error)? {
+            if !self.make_place(&error, None)? {
                 return Err(error.into());
             }
         }

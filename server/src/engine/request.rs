@@ -3,6 +3,7 @@
 use backstitch_models::Token;
 use backstitch_models::adapter::AdapterSet;
 use backstitch_models::sampler::Chain;
+use std::sync::Arc;
 
 /// The owner of prefixes: sequences of one tenant are never reused for another, so that no client
 /// can learn from the time of an answer what another has asked.
@@ -16,14 +17,17 @@ use backstitch_models::sampler::Chain;
 /// assert_eq!(Tenant::default(), Tenant::of(&[]));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Tenant(Option<[u8; 16]>);
+pub struct Tenant {
+    id: Option<[u8; 16]>,
+    is_salted: bool,
+}
 
 impl Tenant {
     /// Return the tenant of some secrets, such as an API key and a salt; with none, the tenant of
     /// clients that have none.
     pub fn of(secrets: &[&str]) -> Self {
         if secrets.is_empty() {
-            return Tenant(None);
+            return Tenant::default();
         }
         let mut hasher = blake3::Hasher::new();
         for secret in secrets {
@@ -32,13 +36,25 @@ impl Tenant {
         }
         let mut id = [0; 16];
         hasher.finalize_xof().fill(&mut id);
-        Tenant(Some(id))
+        Tenant { id: Some(id), is_salted: false }
+    }
+
+    /// Return the tenant of the requests with a salt among those of `secrets`. Anybody can make as
+    /// many salts as they like, so nothing is stored on disk for them unasked.
+    pub fn salted(secrets: &[&str], salt: &str) -> Self {
+        let secrets = [secrets, &["salt", salt]].concat();
+        Tenant { is_salted: true, ..Tenant::of(&secrets) }
+    }
+
+    /// Return true for the tenant of a salt.
+    pub(crate) fn is_salted(&self) -> bool {
+        self.is_salted
     }
 
     /// Return the name of a folder for this tenant's files; `None` for the tenant of clients
     /// without secrets.
     pub fn folder(&self) -> Option<String> {
-        self.0.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect())
+        self.id.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 }
 
@@ -56,6 +72,16 @@ pub enum WhenFull {
         /// The number of tokens removed at a time; 0 for half of the others.
         n_discard: usize,
     },
+}
+
+impl WhenFull {
+    /// Return the number of tokens at the beginning that stay; 0 if nothing is removed.
+    pub(crate) fn n_keep(&self) -> usize {
+        match self {
+            WhenFull::End => 0,
+            WhenFull::Shift { n_keep, .. } => *n_keep,
+        }
+    }
 }
 
 /// A text to generate behind a prompt.
@@ -85,7 +111,7 @@ pub struct Generate {
     /// prompt.
     pub limit: Option<usize>,
     /// Strings that end the text before them.
-    pub stops: Vec<String>,
+    pub stops: Arc<[String]>,
     /// Go on behind end-of-generation tokens.
     pub ignore_eos: bool,
     /// Control tokens that are part of the text: the marks around reasoning and calls, which who
@@ -120,7 +146,7 @@ impl Generate {
             message_ends: Vec::new(),
             n_draft: usize::MAX,
             limit: None,
-            stops: Vec::new(),
+            stops: Arc::default(),
             ignore_eos: false,
             shown: Vec::new(),
             logprobs: None,

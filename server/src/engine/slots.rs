@@ -75,6 +75,9 @@ impl Worker {
         let began = Instant::now();
         let seq = self.own_slot(slot, tenant)?.ok_or(Error::EmptySlot { slot })?;
         let n_tokens = self.ctx.tokens(seq)?.len();
+        if path.symlink_metadata().is_ok() {
+            expect_file(path)?;
+        }
         let n_bytes = match layout {
             SlotLayout::Backstitch => self.ctx.save(seq, path)?.container.bytes,
             SlotLayout::Llama => {
@@ -100,19 +103,12 @@ impl Worker {
         expect_file(path)?;
         let former = self.slots.get(slot).and_then(|slot| slot.seq);
         self.make_sequence_free(former)?;
-        let (seq, n_bytes) = match read_llama(path)? {
-            Some(bytes) => {
-                let seq = self.ctx.sequence()?;
-                let read = self.ctx.llama_seq_state_read(seq, &bytes, &RestoreOptions::default());
-                if let Err(error) = read {
-                    self.ctx.release(seq)?;
-                    return Err(error.into());
-                }
-                (seq, bytes.len() as u64)
-            }
-            None => {
-                let restored = self.ctx.restore_with(path, &RestoreOptions::default().adapters(sets))?;
-                (restored.seq(), restored.n_bytes)
+        let llama = read_llama(path)?;
+        let (seq, n_bytes) = loop {
+            match self.read_sequence(path, llama.as_deref(), sets) {
+                Ok(read) => break read,
+                Err(error) if self.make_place(&error, former)? => {}
+                Err(error) => return Err(error.into()),
             }
         };
         self.conversations.add(seq, tenant);
@@ -126,6 +122,25 @@ impl Worker {
             view.report = SlotReport { id: slot, ..SlotReport::default() };
         }
         Ok(SlotFile { n_tokens, n_bytes, elapsed: began.elapsed() })
+    }
+
+    /// Read a sequence of llama.cpp's bytes, or without them of the file. Return its bytes, too.
+    fn read_sequence(
+        &mut self,
+        path: &Path,
+        llama: Option<&[u8]>,
+        sets: &[AdapterSet],
+    ) -> Result<(SeqId, u64), backstitch_models::Error> {
+        let Some(bytes) = llama else {
+            let restored = self.ctx.restore_with(path, &RestoreOptions::default().adapters(sets))?;
+            return Ok((restored.seq(), restored.n_bytes));
+        };
+        let seq = self.ctx.sequence()?;
+        if let Err(error) = self.ctx.llama_seq_state_read(seq, bytes, &RestoreOptions::default()) {
+            self.ctx.release(seq)?;
+            return Err(error);
+        }
+        Ok((seq, bytes.len() as u64))
     }
 
     /// Drop the sequence of a slot, and return the number of its tokens.

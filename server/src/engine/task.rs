@@ -28,6 +28,8 @@ pub(super) struct Task {
     stalled: Option<Instant>,
     /// The known tokens: the prompt's, and those generated.
     pub tokens: Vec<Token>,
+    /// The encoder's input, once it took the prompt.
+    input: Option<Vec<Token>>,
     /// The number of tokens of the prompt.
     pub n_prompt: usize,
     /// The number of known tokens that are evaluated.
@@ -69,6 +71,7 @@ impl Task {
             first: None,
             stalled: None,
             tokens,
+            input: None,
             n_done: 0,
             timings: Timings::default(),
             text: OutputText::default(),
@@ -96,10 +99,17 @@ impl Task {
         self.send(Event::Began { slot, reuse });
     }
 
-    /// Replace the prompt by the decoder's first token, because an encoder took the prompt.
+    /// Return the input of the encoder.
+    pub fn encoder_input(&self) -> &[Token] {
+        self.input.as_deref().unwrap_or(&self.tokens)
+    }
+
+    /// Replace the prompt by the decoder's first token, because an encoder took the prompt. Nothing
+    /// changes if that happened before.
     pub fn start_decoder(&mut self, token: Token) {
-        self.tokens = vec![token];
-        self.request.chain.accept(token);
+        if self.input.is_none() {
+            self.input = Some(std::mem::replace(&mut self.tokens, vec![token]));
+        }
     }
 
     /// Return true if the client went away.

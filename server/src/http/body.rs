@@ -2,6 +2,7 @@
 
 use super::app::Host;
 use super::error::{ApiError, ErrorKind};
+use crate::params::ServerParams;
 use axum::body::{Bytes, to_bytes};
 use axum::extract::{FromRequest, Request};
 use serde_json::{Map, Value};
@@ -16,15 +17,20 @@ impl FromRequest<Arc<Host>> for Body {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, host: &Arc<Host>) -> Result<Self, ApiError> {
-        let params = host.params();
-        let limit = params.max_body_bytes;
-        let bytes = tokio::time::timeout(params.timeout, to_bytes(request.into_body(), limit));
-        let bytes = bytes
-            .await
-            .map_err(|_| ApiError::new(ErrorKind::Timeout, "the body took too long to arrive"))?
-            .map_err(|error| refused(&error, limit))?;
-        parse(&bytes)
+        parse(&bytes(request, host.params(), host.params().max_body_bytes).await?)
     }
+}
+
+/// Return the bytes of a body, at most `limit` of them, which must arrive in time.
+///
+/// # Errors
+/// [`ErrorKind::Timeout`], [`ErrorKind::TooLarge`], and [`ErrorKind::Invalid`] for a body that
+/// breaks off.
+pub(crate) async fn bytes(request: Request, params: &ServerParams, limit: usize) -> Result<Bytes, ApiError> {
+    tokio::time::timeout(params.timeout, to_bytes(request.into_body(), limit))
+        .await
+        .map_err(|_| ApiError::new(ErrorKind::Timeout, "the body took too long to arrive"))?
+        .map_err(|error| refused(&error, limit))
 }
 
 /// Say why a body could not be read.

@@ -32,11 +32,10 @@ impl Client {
     /// assert_ne!(client.tenant(Some("a")), client.tenant(Some("b")));
     /// ```
     pub fn tenant(&self, salt: Option<&str>) -> Tenant {
-        match (&self.key, salt) {
-            (None, None) => Tenant::default(),
-            (Some(key), None) => Tenant::of(&["key", key]),
-            (None, Some(salt)) => Tenant::of(&["salt", salt]),
-            (Some(key), Some(salt)) => Tenant::of(&["key", key, "salt", salt]),
+        let key: Vec<&str> = self.key.iter().flat_map(|key| ["key", key]).collect();
+        match salt {
+            None => Tenant::of(&key),
+            Some(salt) => Tenant::salted(&key, salt),
         }
     }
 

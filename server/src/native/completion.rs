@@ -6,7 +6,7 @@ use crate::http::{
     probabilities_json, reuse_json, sse, timings_json,
 };
 use crate::params::{Fields, read_generate, read_prompts};
-use axum::Json;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use backstitch_models::Token;
 use backstitch_models::session::Finish;
@@ -42,12 +42,22 @@ pub(super) async fn answer(
         return sse(events, Parts(answers), ping).await;
     }
     let outcomes = events.outcomes().await?;
-    let mut bodies: Vec<Value> =
-        answers.into_iter().zip(outcomes).map(|(answer, outcome)| answer.whole(outcome)).collect();
-    Ok(match (bodies.len(), bodies.pop()) {
-        (1, Some(body)) => Json(body).into_response(),
-        (_, last) => Json(bodies.into_iter().chain(last).collect::<Value>()).into_response(),
-    })
+    let answers: Vec<_> = answers.into_iter().zip(outcomes).collect();
+    let is_one = answers.len() == 1;
+    // Each answer becomes text before the next one is made: together they can be large.
+    let mut bodies = answers.into_iter().map(|(answer, outcome)| answer.whole(outcome).to_string());
+    let bodies = if is_one { bodies.next().unwrap_or_default() } else { list(bodies) };
+    Ok(([(CONTENT_TYPE, "application/json")], bodies).into_response())
+}
+
+/// Return a list of values that are texts already.
+fn list(values: impl Iterator<Item = String>) -> String {
+    let mut list = "[".to_owned();
+    for (i, value) in values.enumerate() {
+        list.push_str(if i == 0 { "" } else { "," });
+        list.push_str(&value);
+    }
+    list + "]"
 }
 
 /// The requests of a body for the engine, and their answers, which have not begun.
@@ -72,29 +82,22 @@ impl Work {
         let response_fields = fields.strings("response_fields")?.unwrap_or_default();
         let return_tokens = fields.bool("return_tokens")?.unwrap_or(false);
         let ping = ping(app, fields)?;
-        let (mut requests, mut answers, mut is_stream) = (Vec::new(), Vec::new(), false);
-        for prompt in prompts {
-            let mut reading = read_generate(fields, app, client, prompt)?;
-            is_stream = reading.stream;
-            // One slot cannot evaluate several prompts at a time.
-            reading.generate.slot = reading.generate.slot.filter(|_| requests.is_empty());
-            let shape = Shape {
-                settings: reading.settings(app),
-                stops: reading.generate.stops.clone(),
-                prompt: reading.generate.prompt.clone(),
-                return_tokens: return_tokens || is_stream,
-                is_sampled: reading.generate.probs_after_sampling,
-                timings_per_token: reading.timings_per_token,
-                is_progress: reading.return_progress,
-                response_fields: response_fields.iter().map(|&field| field.to_owned()).collect(),
-            };
-            let reading: Vec<Generate> = reading.requests(app);
-            answers.extend(reading.iter().map(|_| Answer::new(app.clone(), shape.clone())));
-            requests.extend(reading);
-        }
-        for (index, answer) in answers.iter_mut().enumerate() {
-            answer.index = index;
-        }
+        let n_prompts = prompts.len();
+        let mut prompts = prompts.into_iter();
+        let reading = read_generate(fields, app, client, prompts.next().unwrap_or_default())?;
+        reading.check_answers(app, n_prompts)?;
+        let is_stream = reading.stream;
+        let shape = Arc::new(Shape {
+            app: app.clone(),
+            settings: reading.settings(app),
+            return_tokens: return_tokens || is_stream,
+            timings_per_token: reading.timings_per_token,
+            is_progress: reading.return_progress,
+            response_fields: response_fields.iter().map(|&field| field.to_owned()).collect(),
+        });
+        let requests = reading.requests(app, prompts.collect());
+        let answers = requests.iter().enumerate();
+        let answers = answers.map(|(index, request)| Answer::new(shape.clone(), index, request)).collect();
         Ok(Work { requests, answers, is_stream, ping })
     }
 }
@@ -110,15 +113,12 @@ fn ping(app: &App, fields: Fields<'_>) -> Result<Duration, ApiError> {
     })
 }
 
-/// The parts of an answer that are known beforehand.
-#[derive(Clone, Debug)]
+/// The parts that all answers have in common.
 struct Shape {
+    app: Arc<App>,
+    /// Without the number of tokens to keep, which can differ.
     settings: Value,
-    stops: Vec<String>,
-    prompt: Vec<Token>,
     return_tokens: bool,
-    /// Probabilities are those after the samplers.
-    is_sampled: bool,
     timings_per_token: bool,
     is_progress: bool,
     /// The fields to send; all if there are none.
@@ -127,9 +127,13 @@ struct Shape {
 
 /// An answer under way.
 struct Answer {
-    app: Arc<App>,
-    shape: Shape,
+    shape: Arc<Shape>,
     index: usize,
+    prompt: Vec<Token>,
+    stops: Arc<[String]>,
+    /// Probabilities are those after the samplers.
+    is_sampled: bool,
+    n_keep: usize,
     slot: usize,
     reuse: Option<Reuse>,
     n_generated: usize,
@@ -140,11 +144,14 @@ struct Answer {
 }
 
 impl Answer {
-    fn new(app: Arc<App>, shape: Shape) -> Self {
+    fn new(shape: Arc<Shape>, index: usize, request: &Generate) -> Self {
         Answer {
-            app,
             shape,
-            index: 0,
+            index,
+            prompt: request.prompt.clone(),
+            stops: request.stops.clone(),
+            is_sampled: request.probs_after_sampling,
+            n_keep: request.when_full.n_keep(),
             slot: 0,
             reuse: None,
             n_generated: 0,
@@ -166,7 +173,7 @@ impl Answer {
         }
         if !outcome.logprobs.is_empty() {
             body["completion_probabilities"] =
-                probabilities_json(self.app.vocab(), &outcome.logprobs, self.shape.is_sampled);
+                probabilities_json(self.shape.app.vocab(), &outcome.logprobs, self.is_sampled);
         }
         select(&self.shape.response_fields, body)
     }
@@ -175,20 +182,22 @@ impl Answer {
     fn last(&self, ended: &Ended) -> Value {
         let (stop_type, word) = match ended.finish {
             Finish::End(_) => ("eos", ""),
-            Finish::Stop { index } => ("word", self.shape.stops.get(index).map_or("", String::as_str)),
+            Finish::Stop { index } => ("word", self.stops.get(index).map_or("", String::as_str)),
             _ => ("limit", ""),
         };
-        let prompt = self.app.vocab().detokenize(&self.shape.prompt, WriteSpecial::Yes);
+        let mut settings = self.shape.settings.clone();
+        settings["n_keep"] = self.n_keep.into();
+        let prompt = self.shape.app.vocab().detokenize(&self.prompt, WriteSpecial::Yes);
         let mut body = json!({
             "index": self.index,
             "content": "",
             "tokens": [],
             "id_slot": self.slot,
             "stop": true,
-            "model": self.app.alias(),
+            "model": self.shape.app.alias(),
             "tokens_predicted": ended.timings.n_generated,
             "tokens_evaluated": ended.n_prompt,
-            "generation_settings": self.shape.settings,
+            "generation_settings": settings,
             "prompt": String::from_utf8_lossy(&prompt),
             "has_new_line": self.has_new_line,
             "truncated": ended.is_shifted || ended.finish == Finish::ContextFull,
@@ -212,7 +221,7 @@ impl Answer {
             "stop": false,
             "id_slot": self.slot,
             "tokens_predicted": self.n_generated,
-            "tokens_evaluated": self.shape.prompt.len(),
+            "tokens_evaluated": self.prompt.len(),
         })
     }
 
@@ -233,7 +242,7 @@ impl Answer {
         let n_cached = self.reuse.map_or(0, |reuse| reuse.n_reused);
         let mut body = self.part("", &[]);
         body["prompt_progress"] = json!({
-            "total": self.shape.prompt.len(),
+            "total": self.prompt.len(),
             "cache": n_cached,
             "processed": n_done,
             "time_ms": millis(self.prompt_time),
@@ -252,11 +261,11 @@ impl Answer {
         let mut body = self.part(&chunk.text, &chunk.tokens);
         if self.shape.timings_per_token {
             let n_cached = self.reuse.map_or(0, |reuse| reuse.n_reused);
-            body["timings"] = self.timings(self.shape.prompt.len().saturating_sub(n_cached));
+            body["timings"] = self.timings(self.prompt.len().saturating_sub(n_cached));
         }
         if !chunk.logprobs.is_empty() {
             body["completion_probabilities"] =
-                probabilities_json(self.app.vocab(), &chunk.logprobs, self.shape.is_sampled);
+                probabilities_json(self.shape.app.vocab(), &chunk.logprobs, self.is_sampled);
         }
         body
     }

@@ -1,11 +1,14 @@
 //! `/health`, `/props` and `/lora-adapters`: what the server is.
 
-use crate::http::{ApiError, Body, Host, Ready};
+use crate::http::{ApiError, Body, Host, Ready, bytes};
 use crate::params::default_settings;
 use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};
 use std::sync::Arc;
+
+/// The longest list of adapters, in bytes.
+const MAX_ADAPTERS_BYTES: usize = 1 << 16;
 
 /// Answer that the server is there. It never listens before the model is loaded.
 pub(super) async fn health() -> Json<Value> {
@@ -64,9 +67,8 @@ pub(super) async fn set_adapters(
     Ready(app): Ready,
     request: axum::extract::Request,
 ) -> Result<Json<Value>, ApiError> {
-    let bytes = axum::body::to_bytes(request.into_body(), 1 << 16).await;
-    let body: Option<Value> = bytes.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let Some(Value::Array(list)) = body else {
+    let body = bytes(request, app.params(), MAX_ADAPTERS_BYTES).await?;
+    let Ok(Value::Array(list)) = serde_json::from_slice(&body) else {
         return Err(ApiError::invalid("Request body must be an array"));
     };
     let scales = app.adapters().read(&list, "lora-adapters")?;

@@ -1,11 +1,11 @@
 //! `/rerank`: documents in the order of their relevance to a query.
 
 use super::embedding::embed;
-use crate::http::{ApiError, Body, Ready};
+use crate::http::{ApiError, App, Body, Ready, blocking};
 use crate::params::{Fields, tokenize};
 use axum::Json;
-use backstitch_models::Norm;
 use backstitch_models::vocab::AddSpecial;
+use backstitch_models::{Norm, Token};
 use serde_json::{Value, json};
 
 /// The most documents of a request.
@@ -16,22 +16,9 @@ const MAX_DOCUMENTS: usize = 4096;
 /// Jina's shape has `documents` and answers with `results`; that of text-embeddings-inference has
 /// `texts` and answers with a list.
 pub(super) async fn rerank(Ready(app): Ready, Body(body): Body) -> Result<Json<Value>, ApiError> {
-    if !app.params().reranking {
-        return Err(ApiError::not_supported(
-            "This server does not support reranking. Start it with `--reranking`",
-        ));
-    }
-    let fields = Fields::new(&body);
-    let is_tei = fields.has("texts");
-    let name = if is_tei { "texts" } else { "documents" };
-    let query = fields.str("query")?.ok_or_else(|| ApiError::missing("query"))?;
-    let documents = fields.strings(name)?.ok_or_else(|| ApiError::missing(name))?;
-    if !(1..=MAX_DOCUMENTS).contains(&documents.len()) {
-        return Err(ApiError::field(name, "a list of 1 to 4096 strings"));
-    }
-    let top_n = fields.u64("top_n")?.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
-    let texts = std::iter::once(query).chain(documents.iter().copied());
-    let inputs: Vec<_> = texts.map(|text| tokenize(&app, text, AddSpecial::Yes)).collect();
+    let shared = app.clone();
+    let Ranking { inputs, top_n, shape } =
+        blocking(move || Ranking::read(&shared, Fields::new(&body))).await?;
     let embeddings = embed(&app, inputs, Some(Norm::Euclidean)).await?;
     let n_tokens: usize = embeddings.iter().map(|embedding| embedding.n_tokens).sum();
     let rows: Option<Vec<_>> = embeddings.iter().map(|embedding| embedding.rows.first()).collect();
@@ -45,12 +32,11 @@ pub(super) async fn rerank(Ready(app): Ready, Body(body): Body) -> Result<Json<V
     let mut scores: Vec<(usize, f64)> = rows.iter().map(|row| dot(query, row)).enumerate().collect();
     scores.sort_by(|a, b| b.1.total_cmp(&a.1));
     scores.truncate(top_n);
-    if is_tei {
-        let with_text = fields.bool("return_text")?.unwrap_or(false);
+    if let Shape::Tei { texts } = shape {
         let entry = |&(index, score): &(usize, f64)| {
             let mut entry = json!({"index": index, "score": score});
-            if with_text {
-                entry["text"] = documents.get(index).copied().unwrap_or_default().into();
+            if let Some(text) = texts.get(index) {
+                entry["text"] = text.as_str().into();
             }
             entry
         };
@@ -63,6 +49,49 @@ pub(super) async fn rerank(Ready(app): Ready, Body(body): Body) -> Result<Json<V
         "usage": { "prompt_tokens": n_tokens, "total_tokens": n_tokens },
         "results": results.collect::<Vec<_>>(),
     })))
+}
+
+/// A query and documents to rank for it.
+struct Ranking {
+    /// The tokens of the query, then those of the documents.
+    inputs: Vec<Vec<Token>>,
+    /// The most documents to name.
+    top_n: usize,
+    shape: Shape,
+}
+
+/// The shape of the answer.
+enum Shape {
+    /// The shape of Jina.
+    Jina,
+    /// The shape of text-embeddings-inference, with these texts; without any if there are none.
+    Tei { texts: Vec<String> },
+}
+
+impl Ranking {
+    fn read(app: &App, fields: Fields<'_>) -> Result<Self, ApiError> {
+        if !app.params().reranking {
+            return Err(ApiError::not_supported(
+                "This server does not support reranking. Start it with `--reranking`",
+            ));
+        }
+        let is_tei = fields.has("texts");
+        let name = if is_tei { "texts" } else { "documents" };
+        let query = fields.str("query")?.ok_or_else(|| ApiError::missing("query"))?;
+        let documents = fields.strings(name)?.ok_or_else(|| ApiError::missing(name))?;
+        if !(1..=MAX_DOCUMENTS).contains(&documents.len()) {
+            return Err(ApiError::field(name, "a list of 1 to 4096 strings"));
+        }
+        let top_n = fields.u64("top_n")?.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+        let texts = std::iter::once(query).chain(documents.iter().copied());
+        let inputs = texts.map(|text| tokenize(app, text, AddSpecial::Yes)).collect();
+        let shape = match (is_tei, fields.bool("return_text")?.unwrap_or(false)) {
+            (false, _) => Shape::Jina,
+            (true, false) => Shape::Tei { texts: Vec::new() },
+            (true, true) => Shape::Tei { texts: documents.into_iter().map(str::to_owned).collect() },
+        };
+        Ok(Ranking { inputs, top_n, shape })
+    }
 }
 
 /// Return the inner product, summed in double precision in order.

@@ -10,6 +10,7 @@ use axum::Json;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use backstitch_models::RollbackCost;
+use backstitch_models::backstitch_kv::storage::disk::{Disk, RealDisk};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -123,7 +124,7 @@ async fn save(
     folder: PathBuf,
     name: &str,
 ) -> Result<Json<Value>, ApiError> {
-    make_folder(&folder).map_err(|error| {
+    RealDisk.make_folder(&folder).map_err(|error| {
         ApiError::new(ErrorKind::Server, format!("Unable to save slot: {}", error.kind()))
     })?;
     let layout = app.params().slot_layout;
@@ -147,14 +148,6 @@ async fn save(
 fn without_folder(error: &Error, folder: &std::path::Path) -> String {
     let folder = format!("{}{}", folder.display(), std::path::MAIN_SEPARATOR);
     error.to_string().replace(&folder, "")
-}
-
-/// Make a folder that only its owner can read, unless it is there.
-fn make_folder(folder: &std::path::Path) -> std::io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(folder)
 }
 
 /// Return what is held for the client, with the cost of going back to each position. With

@@ -37,7 +37,7 @@ pub(super) async fn complete(
     let shape = read_shape(&app, &turn, Fields::new(&body))?;
     let choices: Vec<Choice> = (0..turn.reading.n).map(|index| Choice::new(index, &turn)).collect();
     let is_stream = turn.reading.stream;
-    let events = Events::start(&app, turn.reading.requests(&app))?;
+    let events = Events::start(&app, turn.reading.requests(&app, Vec::new()))?;
     if is_stream {
         let ping = app.params().ping;
         return sse(events, Chunks::new(shape, choices), ping).await;

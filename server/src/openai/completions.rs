@@ -56,32 +56,33 @@ impl Work {
         let echo = fields.bool("echo")?.unwrap_or(false);
         let n_listed = read_listed(fields)?;
         let suffix = fields.str("suffix")?.filter(|text| !text.is_empty() && Gap::is_known(app.vocab()));
-        let (mut requests, mut answers, mut is_stream, mut n_answers) = (Vec::new(), Vec::new(), false, 1);
-        for (i, tokens) in prompts.into_iter().enumerate() {
-            let given = fields.get("prompt").and_then(Value::as_str);
-            let text = || given.map_or_else(|| written(app, &tokens), str::to_owned);
-            let echoed = echo.then(text);
-            let tokens = match suffix {
+        let given = fields.get("prompt").and_then(Value::as_str);
+        let (mut tokens, mut echoed) = (Vec::new(), Vec::new());
+        for prompt in prompts {
+            let text = || given.map_or_else(|| written(app, &prompt), str::to_owned);
+            echoed.push(echo.then(text));
+            tokens.push(match suffix {
                 Some(suffix) => fill(app, fields, &text(), suffix)?,
-                None => tokens,
-            };
-            let mut reading = read_generate(fields, app, client, tokens)?;
-            check_best_of(fields, reading.n)?;
-            (is_stream, n_answers) = (reading.stream, reading.n);
-            let generate = &mut reading.generate;
-            generate.slot = generate.slot.filter(|_| requests.is_empty());
-            if n_listed.is_some() {
-                generate.logprobs = n_listed;
-                // What the model reads around a gap is not the text that is echoed. With 0 clients
-                // expect numbers alone, but a prompt's first token has no score.
-                generate.prompt_logprobs = n_listed.filter(|&n| echo && n > 0 && suffix.is_none());
-            }
-            for n in 0..reading.n {
-                let prompt = &reading.generate.prompt;
-                answers.push(Answer::new(i * reading.n + n, prompt, echoed.clone()));
-            }
-            requests.extend(reading.requests(app));
+                None => prompt,
+            });
         }
+        let n_prompts = tokens.len();
+        let mut tokens = tokens.into_iter();
+        let mut reading = read_generate(fields, app, client, tokens.next().unwrap_or_default())?;
+        reading.check_answers(app, n_prompts)?;
+        check_best_of(fields, reading.n)?;
+        let (is_stream, n_answers) = (reading.stream, reading.n);
+        if n_listed.is_some() {
+            reading.generate.logprobs = n_listed;
+            // What the model reads around a gap is not the text that is echoed. With 0 clients
+            // expect numbers alone, but a prompt's first token has no score.
+            reading.generate.prompt_logprobs = n_listed.filter(|&n| echo && n > 0 && suffix.is_none());
+        }
+        let requests = reading.requests(app, tokens.collect());
+        let echoed = echoed.iter().flat_map(|echoed| core::iter::repeat_n(echoed, n_answers));
+        let answers = requests.iter().zip(echoed).enumerate();
+        let answers = answers.map(|(i, (request, echo))| Answer::new(i, &request.prompt, echo.clone()));
+        let answers = answers.collect();
         let shape = read_shape(app, fields, n_answers)?;
         Ok(Work { requests, shape, answers, is_stream })
     }

@@ -8,7 +8,7 @@ use crate::http::{
     ApiError, App, Body, Client, Events, Frames, Ready, Writer, blocking, new_id, reuse_json, sse,
     timings_json, unix_time,
 };
-use crate::params::Fields;
+use crate::params::{Fields, N_ANSWERS};
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use backstitch_models::session::Finish;
@@ -41,7 +41,7 @@ pub(super) async fn respond(
         body.insert("max_tokens".into(), limit);
     }
     // There is one answer.
-    body.remove("n");
+    N_ANSWERS.iter().for_each(|name| drop(body.remove(*name)));
     let shared = app.clone();
     let (body, turn) = blocking(move || {
         let turn = Turn::read(&shared, &client, &body, Request::from_responses(&body)?)
@@ -51,7 +51,7 @@ pub(super) async fn respond(
     .await?;
     let answer = Answer::new(&app, &body, &turn);
     let is_stream = turn.reading.stream;
-    let events = Events::start(&app, turn.reading.requests(&app))?;
+    let events = Events::start(&app, turn.reading.requests(&app, Vec::new()))?;
     if is_stream {
         let ping = app.params().ping;
         return sse(events, answer, ping).await;

@@ -2,18 +2,24 @@
 
 use super::constraint::Constraint;
 use super::fields::Fields;
-use super::sampling::{MAX_PROBS, MAX_STRINGS, Sampling};
+use super::sampling::{MAX_PROBS, MAX_STRING, MAX_STRINGS, Sampling};
 use super::server::ServerParams;
 use crate::engine::{Generate, WhenFull};
 use crate::http::{ApiError, App, Client, Scales};
 use backstitch_models::Token;
+use backstitch_models::sampler::{Chain, Settings};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// The names of the number of tokens to generate, in the order in which they count.
 const LIMIT_NAMES: [&str; 3] = ["n_predict", "max_completion_tokens", "max_tokens"];
 
-/// The longest stop string, in bytes.
-const MAX_STOP: usize = 4096;
+/// The names of the number of answers to each prompt, in the order in which they count.
+pub(crate) const N_ANSWERS: [&str; 2] = ["n_cmpl", "n"];
+
+/// The most bytes that the settings of all answers of a request may have as JSON, if there is more
+/// than one answer.
+const MAX_SETTINGS: usize = 64 << 20;
 
 /// A request for the engine, and what its answer needs of the fields.
 #[derive(Debug)]
@@ -37,22 +43,53 @@ pub struct Reading {
     pub grammar: String,
     /// The adapters that the request names, with their scales.
     pub lora: Scales,
+    /// The library's settings of the samplers, made once for all answers.
+    samplers: Settings,
+    full: Full,
+}
+
+/// The way in which generations go on when the context is full, whatever their prompt.
+#[derive(Clone, Copy, Debug)]
+enum Full {
+    /// End them.
+    End,
+    /// Remove the oldest tokens. Without `n_keep` the whole prompt is kept.
+    Shift { n_keep: Option<usize>, n_discard: usize },
+}
+
+impl Full {
+    /// Return what happens behind a prompt of `n_prompt` tokens.
+    fn behind(self, n_prompt: usize) -> WhenFull {
+        match self {
+            Full::End => WhenFull::End,
+            Full::Shift { n_keep, n_discard } => {
+                WhenFull::Shift { n_keep: n_keep.unwrap_or(n_prompt), n_discard }
+            }
+        }
+    }
+}
+
+/// Return the number of tokens that the samplers see before the text: the prompt's, or with an
+/// encoder, which takes these, the decoder's first one.
+fn n_before(app: &App, prompt: &[Token]) -> usize {
+    let has_encoder = app.engine().model().graph().encoder().is_some();
+    if has_encoder { 1 } else { prompt.len() }
 }
 
 impl Reading {
-    /// Return further requests for the same prompt, one for each answer, with random numbers of
-    /// their own. The first one is that of this reading.
-    pub fn requests(self, app: &App) -> Vec<Generate> {
-        let again = |index: usize| {
+    /// Return the requests for the engine: [`Reading::n`] for the prompt of this reading, and as
+    /// many for each of `others`, all with random numbers of their own. Only the first one asks for
+    /// a slot, because one slot cannot evaluate several prompts at a time.
+    pub fn requests(self, app: &App, others: Vec<Vec<Token>>) -> Vec<Generate> {
+        let again = |prompt: &[Token], index: usize| {
             let first = &self.generate;
-            let grammar = self.constraint.as_ref().map(|constraint| constraint.sampler(first.prompt.len()));
-            let chain = self.sampling.chain(app.vocab(), app.summary().n_ctx, index, grammar);
-            let mut request = Generate::new(first.prompt.clone(), chain);
+            let mut request = Generate::new(prompt.to_vec(), self.chain(app, prompt, index));
             request.tenant = first.tenant;
             request.adapters.clone_from(&first.adapters);
             request.priority = first.priority;
             request.cache_prompt = first.cache_prompt;
             request.message_ends.clone_from(&first.message_ends);
+            request.n_draft = first.n_draft;
             request.limit = first.limit;
             request.stops.clone_from(&first.stops);
             request.ignore_eos = first.ignore_eos;
@@ -61,18 +98,45 @@ impl Reading {
             request.probs_after_sampling = first.probs_after_sampling;
             request.prompt_logprobs = first.prompt_logprobs;
             request.progress = first.progress;
-            request.when_full = first.when_full;
+            request.when_full = self.full.behind(prompt.len());
             request
         };
-        let others: Vec<_> = (1..self.n).map(again).collect();
-        core::iter::once(self.generate).chain(others).collect()
+        let further = (1..self.n).map(|index| again(&self.generate.prompt, index));
+        let others = others.iter().flat_map(|prompt| (0..self.n).map(|index| again(prompt, index)));
+        let rest: Vec<_> = further.chain(others).collect();
+        core::iter::once(self.generate).chain(rest).collect()
+    }
+
+    /// Refuse a request whose answers to `n_prompts` prompts would hold too much: each has samplers
+    /// and stop strings of its own, and tells them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::http::ErrorKind::Invalid).
+    pub fn check_answers(&self, app: &App, n_prompts: usize) -> Result<(), ApiError> {
+        let n_answers = n_prompts.saturating_mul(self.n);
+        if n_answers == 1 {
+            return Ok(());
+        }
+        match self.settings(app).to_string().len().saturating_mul(n_answers) {
+            n if n > MAX_SETTINGS => {
+                let of = format!("{n_answers} answers with {n} bytes of settings together");
+                Err(ApiError::invalid(format!("{of}; {MAX_SETTINGS} at most: ask for fewer at a time")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Return the samplers of answer `index` to a prompt.
+    fn chain(&self, app: &App, prompt: &[Token], index: usize) -> Chain {
+        let n_before = n_before(app, prompt);
+        let grammar = self.constraint.as_ref().map(|constraint| constraint.sampler(n_before));
+        self.sampling.chain(&self.samplers, app.vocab().n_vocab(), index, grammar)
     }
 
     /// Constrain the output.
     pub(crate) fn constrain(&mut self, app: &App, constraint: Constraint) {
-        let grammar = constraint.sampler(self.generate.prompt.len());
-        self.generate.chain = self.sampling.chain(app.vocab(), app.summary().n_ctx, 0, Some(grammar));
         self.constraint = Some(constraint);
+        self.generate.chain = self.chain(app, &self.generate.prompt, 0);
     }
 
     /// Return the settings as llama-server tells them, under `generation_settings` and in slots.
@@ -80,15 +144,15 @@ impl Reading {
         let mut settings = default_settings(app.params());
         extend(&mut settings, self.sampling.to_json());
         let n_predict = self.generate.limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
-        let (n_keep, n_discard) = match self.generate.when_full {
-            WhenFull::Shift { n_keep, n_discard } => (n_keep, n_discard),
-            WhenFull::End => (0, 0),
+        let n_discard = match self.full {
+            Full::Shift { n_discard, .. } => n_discard,
+            Full::End => 0,
         };
         let given = json!({
-            "stop": self.generate.stops,
+            "stop": *self.generate.stops,
             "max_tokens": n_predict,
             "n_predict": n_predict,
-            "n_keep": n_keep,
+            "n_keep": self.generate.when_full.n_keep(),
             "n_discard": n_discard,
             "stream": self.stream,
             "n_probs": self.generate.logprobs.unwrap_or(0),
@@ -156,8 +220,9 @@ pub fn read_generate(
     let sampling = Sampling::read(fields, app)?;
     let params = app.params();
     let constraint = Constraint::read(fields, app)?;
-    let grammar = constraint.as_ref().map(|constraint| constraint.sampler(prompt.len()));
-    let chain = sampling.chain(app.vocab(), app.summary().n_ctx, 0, grammar);
+    let grammar = constraint.as_ref().map(|constraint| constraint.sampler(n_before(app, &prompt)));
+    let samplers = sampling.settings(app.vocab(), app.summary().n_ctx);
+    let chain = sampling.chain(&samplers, app.vocab().n_vocab(), 0, grammar);
     let mut generate = Generate::new(prompt, chain);
     generate.tenant = client.tenant(fields.str("cache_salt")?);
     generate.priority = i32::try_from(fields.i64("priority")?.unwrap_or(0))
@@ -169,10 +234,10 @@ pub fn read_generate(
     // Tokens that end the text are banned by a bias, so that none is generated.
     generate.ignore_eos = sampling.ignore_eos;
     read_probabilities(fields, &mut generate)?;
-    generate.when_full = read_when_full(fields, app, generate.prompt.len())?;
-    let n = fields
-        .first(&["n_cmpl", "n"])
-        .map_or(Ok(None), |name| fields.u64(name).map(|n| n.map(|n| (name, n))))?;
+    let full = read_when_full(fields, app)?;
+    generate.when_full = full.behind(generate.prompt.len());
+    let n =
+        fields.first(&N_ANSWERS).map_or(Ok(None), |name| fields.u64(name).map(|n| n.map(|n| (name, n))))?;
     let n = match n {
         None => 1,
         Some((_, n)) if (1..=app.summary().n_slots as u64).contains(&n) => n as usize,
@@ -198,6 +263,8 @@ pub fn read_generate(
         return_progress,
         grammar: fields.str("grammar")?.unwrap_or_default().to_owned(),
         lora,
+        samplers,
+        full,
     })
 }
 
@@ -227,9 +294,9 @@ fn read_limit(fields: Fields<'_>, default: Option<usize>) -> Result<Option<usize
 }
 
 /// Read the stop strings.
-fn read_stops(fields: Fields<'_>) -> Result<Vec<String>, ApiError> {
+fn read_stops(fields: Fields<'_>) -> Result<Arc<[String]>, ApiError> {
     let stops = fields.strings("stop")?.unwrap_or_default();
-    if stops.len() > MAX_STRINGS || stops.iter().any(|stop| stop.len() > MAX_STOP) {
+    if stops.len() > MAX_STRINGS || stops.iter().any(|stop| stop.len() > MAX_STRING) {
         return Err(ApiError::field("stop", "at most 256 strings of at most 4096 bytes"));
     }
     Ok(stops.into_iter().filter(|stop| !stop.is_empty()).map(str::to_owned).collect())
@@ -255,18 +322,15 @@ fn read_probabilities(fields: Fields<'_>, generate: &mut Generate) -> Result<(),
 }
 
 /// Read what happens when the context is full.
-fn read_when_full(fields: Fields<'_>, app: &App, n_prompt: usize) -> Result<WhenFull, ApiError> {
+fn read_when_full(fields: Fields<'_>, app: &App) -> Result<Full, ApiError> {
     let params = app.params();
     let n_keep = match fields.i64("n_keep")? {
-        None => params.n_keep.unwrap_or(n_prompt),
-        Some(-1) => n_prompt,
+        None => params.n_keep,
+        Some(-1) => None,
         Some(n) => {
-            usize::try_from(n).map_err(|_| ApiError::field("n_keep", "a whole number, -1 or above"))?
+            Some(usize::try_from(n).map_err(|_| ApiError::field("n_keep", "a whole number, -1 or above"))?)
         }
     };
     let n_discard = fields.u64("n_discard")?.unwrap_or(0) as usize;
-    match params.context_shift {
-        true => Ok(WhenFull::Shift { n_keep, n_discard }),
-        false => Ok(WhenFull::End),
-    }
+    Ok(if params.context_shift { Full::Shift { n_keep, n_discard } } else { Full::End })
 }

@@ -17,6 +17,8 @@ pub(crate) const MAX_PROBS: u64 = 1000;
 const MAX_BIASES: usize = 65_536;
 /// The most strings in a list of a request: stop strings, breakers.
 pub(crate) const MAX_STRINGS: usize = 256;
+/// The longest of these, in bytes.
+pub(crate) const MAX_STRING: usize = 4096;
 /// The most tokens that a sampler looks back at.
 const MAX_LAST_N: i64 = 1 << 16;
 /// The most samplers in an order.
@@ -180,8 +182,10 @@ impl Sampling {
                 read_order(value).map_err(|text| ApiError::invalid(format!("\"samplers\": {text}")))?;
         }
         if let Some(texts) = fields.strings("dry_sequence_breakers")? {
-            if texts.is_empty() || texts.len() > MAX_STRINGS {
-                return Err(ApiError::field("dry_sequence_breakers", "a list of 1 to 256 strings"));
+            let is_long = texts.iter().any(|text| text.len() > MAX_STRING);
+            if texts.is_empty() || texts.len() > MAX_STRINGS || is_long {
+                let wanted = "a list of 1 to 256 strings of at most 4096 bytes";
+                return Err(ApiError::field("dry_sequence_breakers", wanted));
             }
             sampling.dry_sequence_breakers = texts.into_iter().map(str::to_owned).collect();
         }
@@ -245,20 +249,27 @@ impl Sampling {
         }
     }
 
-    /// Return the chain of samplers, in a context of `n_ctx` tokens, behind the grammar. `index`
-    /// tells several answers to one prompt apart: each has other random numbers.
-    pub fn chain(&self, vocab: &Vocab, n_ctx: u32, index: usize, grammar: Option<GrammarSampler>) -> Chain {
+    /// Return the chain of samplers behind the grammar, with the [`Sampling::settings`] of this.
+    /// `index` tells several answers to one prompt apart: each has other random numbers.
+    pub(super) fn chain(
+        &self,
+        settings: &Settings,
+        n_vocab: usize,
+        index: usize,
+        grammar: Option<GrammarSampler>,
+    ) -> Chain {
         let seed = self.actual_seed().wrapping_add(index as u64);
-        let builder = Chain::builder(vocab.n_vocab());
+        let builder = Chain::builder(n_vocab);
         let builder = match grammar {
             Some(grammar) => builder.with(grammar),
             None => builder,
         };
-        builder.settings(&self.settings(vocab, n_ctx).seed(seed)).build()
+        builder.settings(&settings.clone().seed(seed)).build()
     }
 
-    /// Return the settings of the library's samplers.
-    fn settings(&self, vocab: &Vocab, n_ctx: u32) -> Settings {
+    /// Return the settings of the library's samplers, in a context of `n_ctx` tokens. To make some
+    /// of them reads the whole vocabulary.
+    pub(super) fn settings(&self, vocab: &Vocab, n_ctx: u32) -> Settings {
         let most = MAX_LAST_N.min(i64::from(n_ctx));
         let look_back = |n: i64| if n < 0 { most as usize } else { n.min(most) as usize };
         let dry = DryParams {

@@ -49,10 +49,20 @@ impl Disk for RealDisk {
     }
 
     fn make_folder(&self, folder: &Path) -> io::Result<()> {
+        if folder.is_dir() {
+            return Ok(());
+        }
+        self.make_folder(folder_of(folder))?;
         let mut builder = fs::DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.recursive(true).create(folder)
+        match builder.create(folder) {
+            // Another process was faster.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && folder.is_dir() => {}
+            made => made?,
+        }
+        // Without it a file that is synced in the folder could be lost with the folder's name.
+        self.sync_folder(folder_of(folder))
     }
 
     fn names_in(&self, folder: &Path) -> io::Result<Vec<OsString>> {

@@ -35,6 +35,8 @@ impl Worker {
     fn begin(&mut self, mut task: Task, slot: usize, place: Place) {
         task.begin(slot, place.reuse);
         self.counters.n_cached += place.reuse.n_reused as u64;
+        // A slot that showed the sequence until now shows it no longer: it could be erased there.
+        self.slots.iter_mut().for_each(|slot| slot.forget(place.seq));
         let running = Running { task, seq: place.seq, slot, served: self.n_steps };
         self.note_slot(&running, true);
         self.running.push(running);
@@ -112,7 +114,8 @@ impl Worker {
         let adapters = &task.request.adapters;
         let prefix = self.conversations.longest(&self.ctx, tenant, adapters, &task.tokens)?;
         let n_held = prefix.map_or(0, |prefix| prefix.start);
-        if let Some((seq, n_recalled)) = self.recall(task, n_held)? {
+        let spared = prefix.map(|prefix| prefix.seq);
+        if let Some((seq, n_recalled)) = self.recall(task, n_held, spared)? {
             let reuse = Reuse {
                 n_reused: n_recalled,
                 first_difference: n_recalled,
@@ -189,19 +192,24 @@ impl Worker {
         Ok(())
     }
 
-    /// Drop an idle sequence if `error` says that no block was free. Return false if it says
-    /// something else, or if there is no idle sequence.
-    pub(in crate::engine) fn make_place(&mut self, error: &backstitch_models::Error) -> Result<bool, Error> {
-        Ok(is_full(error) && self.evict(None)?)
+    /// Drop an idle sequence, except `spared`, if `error` says that no block was free. Return false
+    /// if it says something else, or if there is no idle sequence.
+    pub(in crate::engine) fn make_place(
+        &mut self,
+        error: &backstitch_models::Error,
+        spared: Option<SeqId>,
+    ) -> Result<bool, Error> {
+        Ok(is_full(error) && self.evict(spared)?)
     }
 
-    /// Run the encoder over the prompt of a task; the decoder then begins with its start token.
+    /// Run the encoder over the prompt of a task; the decoder then begins with its start token. A
+    /// task that was put back into the queue has begun already.
     fn encode(&mut self, task: &mut Task) -> Result<Place, Error> {
         let hparams = self.model.hparams();
         let start = hparams.decoder_start.map(Token).or(self.model.vocab().bos());
         let start = start.ok_or(backstitch_models::Error::NoDecoderStart)?;
         let seq = self.new_sequence(task, None)?;
-        if let Err(error) = self.ctx.encode(seq, &task.tokens) {
+        if let Err(error) = self.ctx.encode(seq, task.encoder_input()) {
             self.release(seq)?;
             return Err(error.into());
         }
@@ -218,7 +226,13 @@ impl Worker {
     }
 }
 
-/// Return true if no block was free.
+/// Return true if no block was free, for a batch or for what a file holds.
 pub(in crate::engine) fn is_full(error: &backstitch_models::Error) -> bool {
-    matches!(error, backstitch_models::Error::Memory(backstitch_models::backstitch_kv::Error::Full { .. }))
+    use backstitch_models::Error as E;
+    use backstitch_models::backstitch_kv::{Error as Memory, storage};
+    match error {
+        E::Memory(error) | E::State(storage::Error::Memory(error)) => matches!(error, Memory::Full { .. }),
+        E::File { source, .. } => is_full(source),
+        _ => false,
+    }
 }

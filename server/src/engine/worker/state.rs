@@ -48,8 +48,12 @@ impl StateFolder {
         StateFolder { folder: folder.to_path_buf(), n_bytes, caches: HashMap::new() }
     }
 
-    /// Return the prompt cache of a tenant, which is made at its first use.
+    /// Return the prompt cache of a tenant, which is made at its first use. Salts have none: each
+    /// would take a folder with a budget of its own, and a thread.
     fn of(&mut self, tenant: Tenant) -> Option<&Cache> {
+        if tenant.is_salted() {
+            return None;
+        }
         let (folder, n_bytes) = (&self.folder, self.n_bytes);
         let name = || tenant.folder().unwrap_or_else(|| "shared".into());
         self.caches.entry(tenant).or_insert_with(|| Cache::open(&folder.join(name()), n_bytes)).as_ref()
@@ -58,8 +62,13 @@ impl StateFolder {
 
 impl Worker {
     /// Take the longest prefix of a task's tokens from disk, if it is much longer than the `n_held`
-    /// tokens in memory. Return its sequence and length.
-    pub(super) fn recall(&mut self, task: &Task, n_held: usize) -> Result<Option<(SeqId, usize)>, Error> {
+    /// tokens in memory, which `spared` holds. Return its sequence and length.
+    pub(super) fn recall(
+        &mut self,
+        task: &Task,
+        n_held: usize,
+        spared: Option<SeqId>,
+    ) -> Result<Option<(SeqId, usize)>, Error> {
         let Some(state) = &mut self.state else { return Ok(None) };
         let Some(Cache { cache, .. }) = state.of(task.request.tenant) else { return Ok(None) };
         let root = self.ctx.prompt_cache_root(&task.request.adapters);
@@ -68,7 +77,7 @@ impl Worker {
         if n_stored < n_held + WORTH_READING {
             return Ok(None);
         }
-        let seq = self.new_sequence(task, None)?;
+        let seq = self.new_sequence(task, spared)?;
         let cache = self.state.as_mut().and_then(|state| state.of(task.request.tenant));
         let recalled = cache.map(|cache| self.ctx.recall(seq, &cache.cache, &task.tokens));
         match recalled {

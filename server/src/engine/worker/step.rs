@@ -40,7 +40,25 @@ impl Worker {
                     false => self.make_cells_free(error),
                 }
             }
+            // One of them is at fault; the others go on.
+            Err(_) if pieces.len() > 1 => pieces.iter().for_each(|piece| self.step_alone(piece)),
             Err(error) => self.fail(&pieces, error.into()),
+        }
+    }
+
+    /// Evaluate one piece of a batch that failed.
+    fn step_alone(&mut self, piece: &Piece) {
+        let Some(index) = self.running.iter().position(|running| running.task.id == piece.task) else {
+            return;
+        };
+        let (began, mut alone) = (Instant::now(), Vec::new());
+        self.batch.clear();
+        let added = self.add(index, piece.n_tokens, &mut alone);
+        match added.and_then(|()| self.evaluate()) {
+            Ok(()) => self.take_outputs(&alone, began),
+            // The next batch has it again.
+            Err(error) if is_full(&error) => {}
+            Err(error) => self.finish(index, Err(error.into())),
         }
     }
 
