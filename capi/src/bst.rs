@@ -8,6 +8,7 @@ use crate::context::{ContextEntry, context};
 use crate::error::Error;
 use crate::handles::{Handle, Kind, Registry};
 use crate::log;
+use backstitch_kv::file::Buffer;
 use backstitch_models::prompt_cache::{Access, PromptCache};
 use backstitch_models::{Pos, RestoreOptions, Rollback, RollbackCost as Cost, SeqId, Token};
 use std::ffi::{CStr, c_char};
@@ -186,7 +187,7 @@ exports! {
     }
 
     /// Save a sequence to a file of Backstitch's, with all positions that it can go back to: 0, or
-    /// -1, and the file is as it was then.
+    /// -1, and the file is as it was then, or holds the new state if only making it durable failed.
     fn bst_save(ctx: Handle, seq: i32, path: Text) -> i32 = [-1] {
         let entry = context(ctx)?;
         let (seq, live) = (entry.seq(seq)?, entry.live()?);
@@ -197,9 +198,9 @@ exports! {
     /// Restore a sequence from a file of Backstitch's, in the place of what it holds: 0, or -1, and
     /// nothing has changed then.
     fn bst_restore(ctx: Handle, seq: i32, path: Text) -> i32 = [-1] {
-        let bytes = std::fs::read(path.path("path")?)?;
+        let file = Buffer::read(path.path("path")?)?;
         with(ctx, seq, |context, seq| {
-            Ok(context.seq_state_read_bytes(seq, &bytes, &RestoreOptions::default()).map(drop)?)
+            Ok(context.seq_state_read_bytes(seq, file.bytes(), &RestoreOptions::default()).map(drop)?)
         })?;
         Ok(0)
     }

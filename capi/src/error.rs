@@ -121,5 +121,8 @@ pub enum Error {
     Cache(#[from] backstitch_models::prompt_cache::Error),
     /// A file cannot be read or written.
     #[error(transparent)]
+    File(#[from] backstitch_kv::file::FileError),
+    /// The system refused to write.
+    #[error(transparent)]
     Io(#[from] std::io::Error),
 }

@@ -71,7 +71,7 @@ fn quantize(input: &Path, output: &Path, options: &Options) -> Result<(), Error>
 
 exports! {
     /// Quantise the model file `input` to `output`: 0 if that was done; 1 if not, and `output` is
-    /// as it was then.
+    /// as it was then, or the new file if only making it durable failed.
     fn llama_model_quantize(input: Text, output: Text, params: In<QuantizeParams>) -> u32 = [1] {
         let params = if params.is_null() { QuantizeParams::default() } else { params.get("params")? };
         quantize(&input.path("fname_inp")?, &output.path("fname_out")?, &params.options())?;

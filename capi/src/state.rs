@@ -287,7 +287,7 @@ exports! {
     }
 
     /// Save a sequence and a list of tokens to a file, and return the bytes of it; 0 if that fails,
-    /// and the file is as it was then.
+    /// and the file is as it was then, or the new one if only making it durable failed.
     fn llama_state_seq_save_file(handle: Handle, path: Text, seq_id: i32, tokens: In<i32>, n_tokens: usize)
         -> usize = [0]
     {

@@ -83,6 +83,12 @@ fn eight_failures_of_engines_are_right_here() {
 
 #[test]
 #[cfg(target_os = "linux")]
+fn only_regular_files_are_read_and_replaced() {
+    check("files", "files are right");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
 fn editing_is_exact_through_c() {
     check("editing", "editing is exact");
 }

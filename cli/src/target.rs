@@ -158,7 +158,8 @@ impl<'a> Target<'a> {
     /// - [`Error::Write`] if writing fails.
     /// - [`Error::Refused`] if a file of another kind is there by now.
     ///
-    /// The old file stays as it was then.
+    /// The old file stays as it was then, unless only the last step failed, which makes the name of
+    /// the new one durable.
     pub fn write<T>(&self, content: impl FnOnce(File) -> io::Result<T>) -> Result<T, Error> {
         let failed = |source| self.failed(source);
         let path = self.real_path();

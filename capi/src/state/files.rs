@@ -6,6 +6,7 @@ use crate::border::Out;
 use crate::context::{ContextEntry, Live};
 use crate::error::Error;
 use crate::replace::replace;
+use backstitch_kv::file::Buffer;
 use backstitch_models::llama_files::{BUFFER_MAGIC, SEQUENCE_VERSION, SESSION_VERSION};
 use backstitch_models::{Context, SeqId};
 use std::io::Write;
@@ -56,7 +57,7 @@ pub fn llama_sequence(tokens: &[u32], memory: &[u8]) -> Vec<u8> {
 /// the file.
 ///
 /// # Errors
-/// Those of writing a state, and [`Error::Io`]. The file is as it was then.
+/// Those of writing a state, and of [`replace`].
 pub fn save(
     entry: &ContextEntry,
     live: &Live,
@@ -82,15 +83,12 @@ pub fn save(
 /// Load a file in the place of what a sequence or the whole context holds. Returns its length.
 ///
 /// # Errors
-/// [`Error::Io`], [`Error::Short`] if there is no room for the tokens, [`Error::Seal`], and those
+/// [`Error::File`], [`Error::Short`] if there is no room for the tokens, [`Error::Seal`], and those
 /// of reading a state. Nothing has changed then.
 pub fn load(live: &mut Live, seq: Option<SeqId>, path: &Path, list: TokenList) -> Result<usize, Error> {
     const DAMAGED: Error = Error::Seal { what: "it is no file of this kind, or a part of one" };
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(DAMAGED);
-    }
-    let bytes = std::fs::read(path)?;
-    let (whole, seal) = Seal::split(&bytes)?;
+    let file = Buffer::read(path)?;
+    let (whole, seal) = Seal::split(file.bytes())?;
     let magic = number(whole, 0).filter(|&magic| magic == MAGIC[usize::from(seq.is_some())]);
     let version = magic.and_then(|_| number(whole, 4)).ok_or(DAMAGED)?;
     let memory = behind_tokens(whole).ok_or(DAMAGED)?;
@@ -113,7 +111,7 @@ pub fn load(live: &mut Live, seq: Option<SeqId>, path: &Path, list: TokenList) -
     if !list.n_tokens.is_null() {
         list.n_tokens.write(tokens.len(), "n_token_count_out")?;
     }
-    Ok(bytes.len())
+    Ok(file.bytes().len())
 }
 
 /// Return the buffer that a file with a seal, or with a container, stands for.

@@ -3,6 +3,7 @@
 //! They are made in the folder of the final name, so that renaming is atomic, and removed when they
 //! are dropped or a signal ends the program.
 
+use backstitch_kv::storage::disk::{Disk, RealDisk};
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -49,12 +50,20 @@ impl Temporary {
         Ok((temporary, file))
     }
 
-    /// Give the file its final name, in place of a file that has it.
+    /// Give the file its final name, in place of a file that has it, and make the name survive a
+    /// loss of power, where folders can be synced.
     ///
     /// # Errors
-    /// The error of the operating system; the temporary file is removed then.
+    /// The error of the operating system; the temporary file is removed then. If only the last step
+    /// failed, the making durable, it has its final name.
     pub fn rename(self, path: &Path) -> io::Result<()> {
-        fs::rename(&self.path, path)
+        self.rename_and(path, |folder| RealDisk.sync_folder(folder))
+    }
+
+    /// As [`Temporary::rename`], with the syncing of a folder, which tests replace.
+    fn rename_and(self, path: &Path, sync: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+        fs::rename(&self.path, path)?;
+        sync(&path.with_file_name("."))
     }
 }
 
@@ -92,6 +101,18 @@ mod tests {
         let (temporary, _) = Temporary::beside(&path, Readers::Owner).unwrap();
         temporary.rename(&path).unwrap();
         assert!(path.exists() && n_files() == 1);
+    }
+
+    #[test]
+    fn the_folder_is_synced_after_the_renaming() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let (temporary, _) = Temporary::beside(&path, Readers::Owner).unwrap();
+        let renamed = temporary.rename_and(&path, |synced| {
+            assert!(path.exists() && fs::canonicalize(synced)? == fs::canonicalize(folder.path())?);
+            Err(io::ErrorKind::Other.into())
+        });
+        assert!(renamed.is_err() && path.exists());
     }
 
     #[test]

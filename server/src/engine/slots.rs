@@ -6,6 +6,7 @@ use super::request::Tenant;
 use super::worker::Worker;
 use crate::error::Error;
 use backstitch_models::adapter::AdapterSet;
+use backstitch_models::backstitch_kv::storage::disk::{Disk, RealDisk};
 use backstitch_models::llama_files::{Form, Options};
 use backstitch_models::{RestoreOptions, SeqId};
 use std::fs::File;
@@ -190,7 +191,7 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
         file.write_all(bytes)?;
         file.as_file().sync_all()?;
         file.persist(path).map_err(|error| error.error)?;
-        File::open(folder)?.sync_all()
+        RealDisk.sync_folder(folder)
     };
     write().map_err(|error: io::Error| Error::file(path, &error))
 }
