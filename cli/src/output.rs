@@ -5,6 +5,7 @@
 //! files and pipes they are not broken, so that a search finds what it looks for.
 
 use anstyle::{AnsiColor, Style};
+use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -103,7 +104,14 @@ impl Output {
 
     /// Write a JSON value on a line of its own.
     pub fn value(&mut self, value: &Value) -> io::Result<()> {
-        writeln!(self.out, "{value}")
+        self.serialize(value)
+    }
+
+    /// Write anything as JSON on a line of its own. It is written as it is made, so that it may be
+    /// larger than the memory.
+    pub fn serialize(&mut self, value: &impl Serialize) -> io::Result<()> {
+        serde_json::to_writer(&mut self.out, value)?;
+        self.line("")
     }
 
     /// Write text of a model or a person, and show it at once: as it is in files and pipes, and

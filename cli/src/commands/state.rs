@@ -39,17 +39,17 @@ pub fn run(args: &StateArgs) -> Result<(), Error> {
     }
 }
 
-/// Check the bytes of all sections, with a progress bar.
+/// Check the bytes of all sections, with a progress bar. Sections are not held in memory, so they
+/// may be as long as one that is restored.
 fn check_bytes(path: &Path, container: &Container<'_>) -> Result<(), Error> {
     let progress = Progress::bytes("checking");
-    let total = container.sections().map(|section| section.stored_len).fold(0, u64::saturating_add);
+    let total = container.committed_len().saturating_sub(container.waste());
     let mut done: u64 = 0;
-    for section in container.sections() {
-        container.read(section).map_err(|error| Error::of_state(path, error))?;
+    let checked = container.check_with(|section| {
         done = done.saturating_add(section.stored_len);
         progress.set(done, total);
-    }
-    Ok(())
+    });
+    checked.map_err(|error| Error::of_state(path, error))
 }
 
 /// Refuse a model that the state is not of. A state of a long context is one of its model, too.
@@ -80,5 +80,26 @@ fn expect_fingerprint(
             model.to_string(),
         ))),
         other => other.map_err(|error| Error::of_state(path, error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backstitch_kv::storage::{Header, MAX_READ, Scope, Tag, Writer};
+
+    #[test]
+    fn a_section_that_is_too_long_to_be_read_at_once_is_checked() {
+        let mebibyte = vec![0; 1 << 20];
+        let pieces = vec![&mebibyte[..]; 1 + (MAX_READ >> 20) as usize];
+        let header = Header { fingerprint: Fingerprint([5; 32]), scope: Scope::Sequence };
+        let mut bytes = Vec::with_capacity(258 << 20);
+        let mut writer = Writer::new(&mut bytes, header).unwrap();
+        writer.section(Tag(*b"STAT"), 1, true, 0, &pieces).unwrap();
+        writer.finish().unwrap();
+        let check = |bytes: &[u8]| check_bytes(Path::new("a.bst"), &Container::parse(bytes).unwrap());
+        check(&bytes).unwrap();
+        bytes[200 << 20] = 1;
+        assert!(check(&bytes).unwrap_err().to_string().contains("is damaged"));
     }
 }

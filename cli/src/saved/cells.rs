@@ -26,10 +26,10 @@ pub type Place = (Option<u64>, String);
 /// Return the first position and layer at which the cells of two sequences differ.
 ///
 /// # Errors
-/// The [`Error`] of reading a block, if one of the files is damaged.
+/// The [`Error`] of reading a block, if one of the files is damaged; [`Error::OutOfMemory`].
 pub fn compare(a: Side<'_>, b: Side<'_>) -> Result<Option<Place>, Error> {
     for group in 0..a.saved.snapshot().shape.groups.len() {
-        let (mut cells_a, mut cells_b) = (Cells::new(a, group), Cells::new(b, group));
+        let (mut cells_a, mut cells_b) = (Cells::new(a, group)?, Cells::new(b, group)?);
         loop {
             let (in_a, in_b) = (cells_a.next()?, cells_b.next()?);
             let (pos_a, pos_b) = match (in_a, in_b) {
@@ -56,6 +56,15 @@ fn alone(side: &str, pos: Pos) -> Option<Place> {
     Some((u64::try_from(pos.0).ok(), format!("position {}: only {side} has a cell", pos.0)))
 }
 
+/// Return `n` zeros, or a typed error where the allocator refuses.
+pub fn zeros<T: Clone + Default>(n: usize) -> Result<Vec<T>, Error> {
+    let mut list = Vec::new();
+    let bytes = (n as u64).saturating_mul(size_of::<T>() as u64);
+    list.try_reserve_exact(n).map_err(|_| Error::OutOfMemory { bytes })?;
+    list.resize(n, T::default());
+    Ok(list)
+}
+
 /// The cells of a sequence in a group of layers, one after the other.
 struct Cells<'a> {
     saved: &'a SavedContext<'a>,
@@ -76,7 +85,7 @@ struct Cells<'a> {
 
 impl<'a> Cells<'a> {
     /// Begin before the first cell of a sequence.
-    fn new(Side { saved, held, .. }: Side<'a>, group: usize) -> Self {
+    fn new(Side { saved, held, .. }: Side<'a>, group: usize) -> Result<Self, Error> {
         let snapshot = saved.snapshot();
         let blocks = snapshot.blocks.get(group).map_or(&[][..], Vec::as_slice);
         let extents = held.cells.get(group).into_iter().flat_map(|cells| &cells.extents);
@@ -87,12 +96,12 @@ impl<'a> Cells<'a> {
         });
         let cells: Vec<_> = cells.collect();
         // A file may describe layers of any size. Buffers for a block are allocated only if it
-        // holds one.
+        // holds a cell, and where the allocator has room.
         let shape = snapshot.shape.groups.get(group).filter(|_| !cells.is_empty());
         let layouts: Vec<CellLayout> = shape.into_iter().flat_map(|group| group.layouts()).collect();
-        let layers = layouts.iter().map(|layout| vec![0; layout.block_bytes()]).collect();
-        let rows = layouts.iter().map(|layout| vec![0; layout.cell_bytes()]).collect();
-        Self { saved, group, cells, next: 0, layouts, block: None, layers, rows }
+        let layers = layouts.iter().map(|layout| zeros(layout.block_bytes())).collect::<Result<_, _>>()?;
+        let rows = layouts.iter().map(|layout| zeros(layout.cell_bytes())).collect::<Result<_, _>>()?;
+        Ok(Self { saved, group, cells, next: 0, layouts, block: None, layers, rows })
     }
 
     /// Load the next cell and return its position; none after the last.

@@ -31,7 +31,8 @@ fn of_all(what: &'static str, text: String) -> Difference {
 /// state. The number of times that they were saved does not matter, nor in which blocks cells lie.
 ///
 /// # Errors
-/// The [`Error`] of reading cells or states, if one of the files is damaged.
+/// The [`Error`] of reading cells or states, if one of the files is damaged;
+/// [`Error::OutOfMemory`] for layers that are larger than the memory.
 pub fn compare(a: &SavedContext<'_>, b: &SavedContext<'_>) -> Result<Vec<Difference>, Error> {
     let mut found = Vec::new();
     let (header_a, header_b) = (a.container.header(), b.container.header());
@@ -46,7 +47,11 @@ pub fn compare(a: &SavedContext<'_>, b: &SavedContext<'_>) -> Result<Vec<Differe
     let same_shape = shapes.is_none();
     found.extend(shapes.map(|text| of_all("layers", text)));
     sequences(a, b, same_shape, &mut found)?;
-    if a.sampler() != b.sampler() {
+    let sampler = |saved: &SavedContext<'_>| {
+        let first = saved.sequences.first()?;
+        Some((first.sampler.clone()?, first.trail.clone()))
+    };
+    if sampler(a) != sampler(b) {
         found.push(of_all("sampler", samplers(a, b)));
     }
     if a.metadata != b.metadata {
@@ -181,8 +186,8 @@ fn states(a: Side<'_>, b: Side<'_>) -> Result<Option<Place>, Error> {
 
 /// Read all tensors of a recurrent state.
 fn load(saved: &SavedContext<'_>, state: u32) -> Result<Vec<Vec<f32>>, Error> {
-    let mut tensors: Vec<Vec<f32>> =
-        saved.snapshot().shape.pieces().map(|tensor| vec![0.0; tensor.len]).collect();
+    let tensors = saved.snapshot().shape.pieces().map(|tensor| cells::zeros(tensor.len));
+    let mut tensors: Vec<Vec<f32>> = tensors.collect::<Result<_, _>>()?;
     let mut targets: Vec<&mut [f32]> = tensors.iter_mut().map(Vec::as_mut_slice).collect();
     saved.memory.fill_state(state as usize, &mut targets)?;
     Ok(tensors)

@@ -1,7 +1,7 @@
 //! Files whose checksums are right and whose content is not: whoever looks at them gets an error or
 //! an answer.
 
-use super::{compare, context};
+use super::{cells, compare, context};
 use crate::embedded;
 use backstitch_kv::rollback_cost::Kept;
 use backstitch_kv::storage::{Container, Error, Tag, Writer};
@@ -127,4 +127,10 @@ fn a_position_that_no_memory_could_hold_is_refused_before_a_context_is_made() {
     saved.sequences[0].end = Pos(1 << 30);
     let Err(error) = context(&saved, &model) else { panic!("a context of 2^30 tokens was made") };
     assert!(error.to_string().contains("a context of 1073741824 tokens needs"), "{error}");
+}
+
+#[test]
+fn layers_that_are_larger_than_any_memory_are_a_typed_error() {
+    let error = cells::zeros::<f32>(1 << 60).unwrap_err();
+    assert!(matches!(error, Error::OutOfMemory { bytes } if bytes == 1 << 62), "{error}");
 }

@@ -60,7 +60,7 @@ pub use check::{EntryInfo, Finding, Problem, Report};
 pub use entry::Pieces;
 pub use error::Error;
 pub use evict::{Evicted, Prune};
-pub use found::{Found, Payload, Why};
+pub use found::{Found, MAX_RESUME, Payload, Why};
 pub use key::{BLOCK_TOKENS, KEY_BYTES, Key};
 pub use prefix::Prefix;
 pub use put::{EvaluatedPrefix, Put};

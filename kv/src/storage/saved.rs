@@ -236,12 +236,13 @@ impl<'a> StoredSnapshot<'a> {
     /// [`Error`] with the section that is missing or wrong, [`Error::Memory`] where the description
     /// contradicts itself.
     pub fn open(container: &'a Container<'a>) -> Result<Self, Error> {
-        let described = |tag, limit| container.read_at_most(container.require(tag, 0)?, limit);
-        let shape = encode::read_shape(&described(SHAPE, MAX_SHAPE)?)?;
+        let (shape, described) = (container.require(SHAPE, 0)?, container.require(IMAGE, 0)?);
+        let shape = encode::read_shape(&container.read_at_most(shape, MAX_SHAPE)?)?;
         let room = Room::of(container.committed_len());
-        let (snapshot, pieces) = encode::read_snapshot(&described(IMAGE, MAX_IMAGE)?, shape, room)?;
+        let description = container.read_at_most(described, MAX_IMAGE)?;
+        let (snapshot, pieces) = encode::read_snapshot(&description, shape, room)?;
         snapshot.check().map_err(Error::Memory)?;
-        pieces::check(&pieces, &snapshot)?;
+        pieces::check(&pieces, &snapshot, described.offset)?;
         let stored = StoredSnapshot { container, snapshot, pieces };
         stored.check_lengths()?;
         Ok(stored)

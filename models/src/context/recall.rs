@@ -1,14 +1,17 @@
 //! Beginnings of prompts that were evaluated before, by this process or another: taken from a
 //! prompt cache on disk, and given to it.
 
+use super::state::Nowhere;
 use super::{Context, History};
 use crate::adapter::AdapterSet;
 use crate::cancel::{SourceError, Stoppable, StoppableSource};
 use crate::error::Error;
 use alloc::vec::Vec;
+use backstitch_kv::io::Write;
 use backstitch_kv::snapshot::{Content, Resume, Sees, Shape};
 use backstitch_kv::storage::prompt_cache::{
-    BLOCK_TOKENS, Error as CacheError, EvaluatedPrefix, Found, Key, Need, Pieces, Prefix, PromptCache, Why,
+    BLOCK_TOKENS, Error as CacheError, EvaluatedPrefix, Found, Key, MAX_RESUME, Need, Pieces, Prefix,
+    PromptCache, Why,
 };
 use backstitch_kv::storage::{
     Container, Error as State, Header, IMAGE_TAGS, SNAPSHOT_VERSION, Scope, Writer, encode_shape,
@@ -192,14 +195,25 @@ impl Context {
 
     /// Return the part that `cache` lacks of the beginning of `seq`: the whole blocks of its
     /// tokens, and where the model keeps states or windows, these as they were at the end of some
-    /// blocks, the last of them above all. `None` if there is nothing to store, or the sequence is
-    /// not what its tokens made of it.
+    /// blocks, the last of them above all, unless they have more than [`MAX_RESUME`] bytes. `None`
+    /// if there is nothing to store, or the sequence is not what its tokens made of it.
     ///
     /// Copies only states; make the entry own its bytes to store it elsewhere than here.
     ///
     /// # Errors
-    /// [`Error::Sequence`] if it does not exist; [`Error::State`] if a state cannot be written.
+    /// [`Error::Sequence`] if it does not exist; [`Error::State`] if a state cannot be written;
+    /// [`Error::OutOfMemory`] if the allocator refuses.
     pub fn remember(&self, seq: SeqId, cache: &PromptCache) -> Result<Option<EvaluatedPrefix<'_>>, Error> {
+        self.remember_within(seq, cache, MAX_RESUME)
+    }
+
+    /// As [`Context::remember`], with resume points of at most `most` bytes.
+    fn remember_within(
+        &self,
+        seq: SeqId,
+        cache: &PromptCache,
+        most: u64,
+    ) -> Result<Option<EvaluatedPrefix<'_>>, Error> {
         let history = self.history(seq)?;
         let (tokens, shape) = (history.tokens(), self.memory.shape());
         let n_blocks = tokens.len() / BLOCK_TOKENS;
@@ -213,7 +227,7 @@ impl Context {
         let snapshot = self.memory.export(&[seq])?;
         let resumes = match needs_blocks_only(&shape) {
             true => Vec::new(),
-            false => self.resumes(seq, &snapshot, n_blocks, |n| {
+            false => self.resumes(seq, &snapshot, n_blocks, most, |n| {
                 cache.has_resume_point(&root, tokens, n).unwrap_or(false)
             })?,
         };
@@ -227,13 +241,14 @@ impl Context {
         Ok((has_all && is_new).then_some(EvaluatedPrefix { root, tokens, first, blocks, resumes }))
     }
 
-    /// Return the payloads that it takes to go on from the ends of some blocks: where checkpoints
-    /// are.
+    /// Return the payloads of at most `most` bytes that it takes to go on from the ends of some
+    /// blocks: where checkpoints are.
     fn resumes(
         &self,
         seq: SeqId,
         content: &impl Content,
         n_blocks: usize,
+        most: u64,
         is_stored: impl Fn(usize) -> bool,
     ) -> Result<Vec<(usize, Pieces<'static>)>, Error> {
         let snapshot = content.snapshot();
@@ -249,10 +264,19 @@ impl Context {
         let mut list = Vec::new();
         for end in ends {
             let Some(resume) = Resume::at(content, 0, Pos(end as i32)) else { continue };
-            let mut bytes: Vec<u8> = Vec::new();
-            let mut writer = Writer::new(&mut bytes, header)?;
-            write_snapshot(&mut writer, &resume, None)?;
-            writer.finish()?;
+            let write = |out: &mut dyn Write| {
+                let mut writer = Writer::new(out, header)?;
+                write_snapshot(&mut writer, &resume, None)?;
+                writer.finish()
+            };
+            // Asked first, because one that is too large may be larger than the memory.
+            let n_bytes = write(&mut Nowhere)?.bytes;
+            if n_bytes > most {
+                continue;
+            }
+            let (mut bytes, refused) = (Vec::new(), Error::OutOfMemory { what: "a resume point", n_bytes });
+            bytes.try_reserve_exact(n_bytes as usize).map_err(|_| refused)?;
+            write(&mut bytes)?;
             list.push((end / BLOCK_TOKENS, alloc::vec![Cow::Owned(bytes)]));
         }
         Ok(list)
@@ -268,4 +292,33 @@ fn blocks<'a>(snapshot: &Export<'a>, group: usize, range: Range<usize>) -> Vec<P
         Some(layers.into_iter().map(Cow::Borrowed).collect())
     });
     blocks.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Model, Params};
+    use backstitch_kv::storage::prompt_cache::Access;
+
+    #[test]
+    fn resume_points_that_nobody_could_read_are_left_out_and_blocks_are_stored() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../goldens/models/falcon_h1.gguf");
+        let (model, folder) = (Model::open(path).unwrap(), tempfile::tempdir().unwrap());
+        let cache = PromptCache::open(folder.path(), Access::ReadWrite { budget: 1 << 30 }).unwrap();
+        let mut ctx = Context::new(&model, Params::default().n_ctx(128)).unwrap();
+        let seq = ctx.sequence().unwrap();
+        ctx.append(seq, &(0..100).map(|i| Token(7 + i % 50)).collect::<Vec<_>>()).unwrap();
+        let counts = |most| {
+            let entry = ctx.remember_within(seq, &cache, most).unwrap();
+            entry.map(|entry| (entry.blocks.len(), entry.resumes.len()))
+        };
+        let whole = ctx.remember(seq, &cache).unwrap().unwrap();
+        let most = whole.resumes.iter().map(|(_, pieces)| pieces.concat().len() as u64).max().unwrap();
+        let n_largest = whole.resumes.iter().filter(|(_, pieces)| pieces.concat().len() as u64 == most);
+        let (n, n_largest) = (whole.resumes.len(), n_largest.count());
+        assert_eq!(counts(most), Some((3, n)));
+        assert_eq!(counts(most - 1), Some((3, n - n_largest)));
+        cache.put(&ctx.remember_within(seq, &cache, most - 1).unwrap().unwrap()).unwrap();
+        assert_eq!(counts(most - 1), None, "the blocks are there, and nothing is stored again");
+    }
 }

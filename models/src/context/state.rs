@@ -249,7 +249,7 @@ fn read_all(input: &mut dyn Read) -> Result<Vec<u8>, Error> {
 }
 
 /// A receiver that only counts bytes.
-struct Nowhere;
+pub(super) struct Nowhere;
 
 impl Write for Nowhere {
     fn write_all(&mut self, _bytes: &[u8]) -> Result<(), backstitch_kv::io::Error> {

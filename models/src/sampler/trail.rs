@@ -202,9 +202,9 @@ impl Trail {
     /// version is unknown or positions do not ascend.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let length = |wanted: u64| Error::SavedLength { what: WHAT, found: bytes.len() as u64, wanted };
-        let Some(([version, n_draws, n_checkpoints], rest)) = words::<3>(bytes) else {
-            return Err(length(12));
-        };
+        let (head, rest) = bytes.split_first_chunk::<12>().ok_or(length(12))?;
+        let words: [[u8; 4]; 3] = bytemuck::must_cast(*head);
+        let [version, n_draws, n_checkpoints] = words.map(u32::from_le_bytes);
         if version != VERSION {
             return Err(Error::SavedValue {
                 what: WHAT,
@@ -218,7 +218,7 @@ impl Trail {
         let (lists, states) = n_rest.and_then(|n| rest.split_at_checked(n)).ok_or(length(n_head))?;
         let (draws, checkpoints) = lists.split_at_checked(24 * n_draws as usize).ok_or(length(n_head))?;
         let trail = Trail {
-            draws: draws.as_chunks::<24>().0.iter().filter_map(decode_draws).collect(),
+            draws: draws.as_chunks::<24>().0.iter().map(decode_draws).collect(),
             checkpoints: decode_checkpoints(checkpoints),
             bytes: states.to_vec(),
         };
@@ -251,35 +251,21 @@ impl Trail {
     }
 }
 
-fn words<const N: usize>(bytes: &[u8]) -> Option<([u32; N], &[u8])> {
-    let (words, rest) = bytes
-        .as_chunks::<4>()
-        .0
-        .split_first_chunk::<N>()
-        .map(|(words, _)| words)
-        .and_then(|words| Some((words, bytes.get(4 * N..)?)))?;
-    Some((words.map(u32::from_le_bytes), rest))
-}
-
-fn decode_draws(bytes: &[u8; 24]) -> Option<Draws> {
-    let ([start, len, seed, seed_high, rng, rng_high], _) = words::<6>(bytes)?;
+fn decode_draws(bytes: &[u8; 24]) -> Draws {
+    let words: [[u8; 4]; 6] = bytemuck::must_cast(*bytes);
+    let [start, len, seed, seed_high, rng, rng_high] = words.map(u32::from_le_bytes);
     let long = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
     let (seed, rng) = (long(seed, seed_high), long(rng, rng_high));
-    Some(Draws {
-        start: Pos(start as i32),
-        len: len & !IS_RESTART,
-        seed,
-        rng,
-        is_restart: len & IS_RESTART != 0,
-    })
+    Draws { start: Pos(start as i32), len: len & !IS_RESTART, seed, rng, is_restart: len & IS_RESTART != 0 }
 }
 
 fn decode_checkpoints(bytes: &[u8]) -> Vec<Checkpoint> {
     let mut end = 0usize;
-    let checkpoints = bytes.as_chunks::<8>().0.iter().filter_map(|bytes| {
-        let ([pos, len], _) = words::<2>(bytes)?;
+    let checkpoints = bytes.as_chunks::<8>().0.iter().map(|bytes| {
+        let words: [[u8; 4]; 2] = bytemuck::must_cast(*bytes);
+        let [pos, len] = words.map(u32::from_le_bytes);
         end = end.saturating_add(len as usize);
-        Some(Checkpoint { pos: Pos(pos as i32), end })
+        Checkpoint { pos: Pos(pos as i32), end }
     });
     checkpoints.collect()
 }

@@ -3,12 +3,16 @@
 use crate::seen::{KINDS, golden, saved, saved_all, seen};
 use backstitch_core::cell::CellType;
 use backstitch_kv::snapshot::{Checkpoint, CheckpointRef, Content, Snapshot, State};
-use backstitch_kv::storage::{self, Container, MAX_READ, Section, StoredSnapshot, Writer, write_snapshot};
+use backstitch_kv::storage::{
+    self, Container, MAX_READ, Section, StoredSnapshot, Tag, Writer, write_snapshot,
+};
 use backstitch_models::sampler::{self, Chain, SamplerState, Settings};
 use backstitch_models::{
-    Context, Error, Model, Params, Pos, RestoreOptions, RollbackParams, SaveOptions, SeqId, Token,
+    Context, Error, Model, Params, Pos, RestoreOptions, RollbackParams, SaveOptions, SavedContext, SeqId,
+    Token,
 };
 use backstitch_testing::Random;
+use std::sync::Arc;
 
 /// Return the same container with other content in its sections, and sound checksums.
 pub fn rewritten(bytes: &[u8], change: impl Fn(&[u8; 4], u64, &mut Vec<u8>)) -> Vec<u8> {
@@ -440,4 +444,84 @@ fn states_of_samplers_that_are_alike_too_often_are_not_saved() {
     let bytes = save(&ctx, 2).unwrap();
     let mut other = Context::new(&model, *ctx.params()).unwrap();
     assert_eq!(other.state_read_bytes(&bytes, &RestoreOptions::default()).unwrap().sequences.len(), 3);
+}
+
+/// Return the container after a save that adds sections; equal contents of a tag are there once.
+fn continued(bytes: &[u8], added: &[([u8; 4], u64, Vec<u8>)]) -> Vec<u8> {
+    let old = Container::parse(bytes).unwrap();
+    let mut tail = Vec::new();
+    let mut writer = Writer::append(&mut tail, &old).unwrap();
+    for section in old.sections() {
+        let (content, required) = (old.read(section).unwrap(), section.is_required());
+        writer.section(section.tag, section.version, required, section.index, &[&content]).unwrap();
+    }
+    for (tag, index, content) in added {
+        writer.section(Tag(*tag), 1, false, *index, &[content]).unwrap();
+    }
+    let (at, slot) = writer.finish().unwrap().slot();
+    let mut bytes = [bytes, &tail].concat();
+    bytes[at as usize..][..slot.len()].copy_from_slice(&slot);
+    bytes
+}
+
+/// Return a file of `n` sequences that begin alike.
+fn file_of_forks(n: u32) -> Vec<u8> {
+    let model = Model::from_bytes(backstitch_demo::GGUF).unwrap();
+    let mut ctx = Context::new(&model, Params::default().n_ctx(64).n_seq_max(n)).unwrap();
+    let seq = ctx.sequence().unwrap();
+    ctx.append(seq, &[Token(5), Token(6)]).unwrap();
+    (1..n).for_each(|_| _ = ctx.fork(seq).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("forks.bst");
+    ctx.save_all(&path).unwrap();
+    std::fs::read(&path).unwrap()
+}
+
+#[test]
+fn what_sequences_share_in_a_file_is_in_memory_once() {
+    let n = 24;
+    let state = sampler::State { tokens: vec![Token(7); 1 << 18], ..sampler::State::default() };
+    let adapters = [vec![7; 32], vec![b'a'; 900]].concat();
+    let shared = [(*b"SMPL", state.encode()), (*b"ADPT", adapters)];
+    let once = shared.iter().map(|(tag, content)| (*tag, 0, content.clone())).collect::<Vec<_>>();
+    let first = continued(&file_of_forks(n), &once);
+    // The earlier states are others for every sequence: one, at its own position.
+    let trail = |index: u32| [1, 0, 1, index, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let trails = (0..n).map(|index| (*b"SMPT", index.into(), trail(index)));
+    let alike =
+        (1..u64::from(n)).flat_map(|index| shared.clone().map(|(tag, content)| (tag, index, content)));
+    let bytes = continued(&first, &trails.chain(alike).collect::<Vec<_>>());
+    let container = Container::parse(&bytes).unwrap();
+    let (saved, peak) = crate::ALLOCATOR.peak_here(|| SavedContext::parse(&container).unwrap());
+    assert!(bytes.len() < 3 << 20 && peak < 3 << 20, "{peak} bytes for {} of file", bytes.len());
+    let [first, .., last] = saved.sequences.as_slice() else { panic!("several sequences") };
+    let (sampler, adapters) = (first.sampler.as_ref().unwrap(), first.adapters.as_ref().unwrap());
+    assert!(Arc::ptr_eq(sampler, last.sampler.as_ref().unwrap()) && **sampler == state);
+    assert!(Arc::ptr_eq(adapters, last.adapters.as_ref().unwrap()) && first.trail != last.trail);
+}
+
+#[cfg(feature = "zstd")]
+#[test]
+fn lists_that_decompress_to_more_than_the_file_justifies_are_refused() {
+    let bytes = file_of_forks(20);
+    let container = Container::parse(&bytes).unwrap();
+    let mut random = Random::new(5);
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out, *container.header()).unwrap();
+    for section in container.sections().filter(|section| section.tag != Tag(*b"LGTS")) {
+        let (content, required) = (container.read(section).unwrap(), section.is_required());
+        writer.section(section.tag, section.version, required, section.index, &[&content]).unwrap();
+    }
+    writer.compress();
+    for index in 0..20 {
+        // Its end cannot be compressed.
+        let mut numbers = vec![0; 1 << 20];
+        numbers[15 << 16..].fill_with(|| random.bits() as u8);
+        writer.section(Tag(*b"LGTS"), 1, false, index, &[&numbers]).unwrap();
+    }
+    writer.finish().unwrap();
+    let container = Container::parse(&out).unwrap();
+    let (error, peak) = crate::ALLOCATOR.peak_here(|| SavedContext::parse(&container).map(drop).unwrap_err());
+    assert!(matches!(error, Error::State(storage::Error::TooLarge { .. })), "{error}");
+    assert!(out.len() < 2 << 20 && peak < 4 * out.len() as u64 + (16 << 20), "{peak}");
 }

@@ -34,7 +34,7 @@ pub fn run(args: &InspectStateArgs) -> Result<(), Error> {
     if args.text {
         show_text(&mut out, args, &saved)?;
     } else if out.is_json() {
-        out.value(&json::value(&args.path, &saved))?;
+        out.serialize(&json::Report { path: &args.path, saved: &saved })?;
     } else {
         show(&mut out, &args.path, &saved, args.sections)?;
     }

@@ -228,10 +228,19 @@ impl<'a> Container<'a> {
     /// # Errors
     /// As [`Container::read_at_most`], of the first section that is damaged.
     pub fn check(&self) -> Result<(), Error> {
+        self.check_with(|_| ())
+    }
+
+    /// Check everything, as [`Container::check`] does, and show `done` each section that was read.
+    ///
+    /// # Errors
+    /// As [`Container::check`].
+    pub fn check_with(&self, mut done: impl FnMut(&Section)) -> Result<(), Error> {
         let mut checked = None;
         for section in by_offset(&self.sections)? {
             if checked.replace(section.offset) != Some(section.offset) {
                 self.source.check(section)?;
+                done(section);
             }
         }
         Ok(())
@@ -275,6 +284,7 @@ fn last_commit(source: &Source) -> Result<(Footer, u64), Error> {
     let what = "number of valid commits";
     let commit = newest.ok_or(Error::Malformed { section, offset, what, found: 0, wanted: 1 })?;
     let Commit { generation, committed, footer_checksum, .. } = commit;
+    let offset = commit.slot_offset();
     expect_equal(section, offset, "committed length modulo 64", committed % ALIGN, 0)?;
     let least = DATA_OFFSET + FOOTER_BYTES;
     expect_equal(section, offset, "committed length", committed, committed.max(least))?;

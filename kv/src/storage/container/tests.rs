@@ -244,6 +244,15 @@ fn what_follows_the_committed_bytes_does_not_matter() {
 }
 
 #[test]
+fn a_commit_that_makes_no_sense_is_an_error_at_its_slot() {
+    let (mut bytes, _) = saved_again(&file(&small()), &small());
+    let slot = layout::Slot::new(&layout::Commit::new(2, 65, 0));
+    bytes[1024..1536].copy_from_slice(bytemuck::bytes_of(&slot));
+    let error = Container::parse(&bytes).unwrap_err();
+    assert!(matches!(error, Error::Malformed { offset: 1024, found: 1, wanted: 0, .. }), "{error}");
+}
+
+#[test]
 fn a_save_that_was_not_committed_leaves_the_one_before() {
     let (bytes, _) = three_generations();
     let second = {

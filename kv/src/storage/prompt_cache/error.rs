@@ -22,7 +22,7 @@ pub enum Error {
         /// The problem.
         error: error::Error,
     },
-    /// A resume point is whole, but not one of such layers.
+    /// A resume point is whole, but not one of such layers, or it is larger than a reader takes.
     #[error(transparent)]
     Resume(error::Error),
     /// A request, or a prefix that is to be stored, does not fit together.

@@ -10,8 +10,9 @@ use std::boxed::Box;
 use std::sync::Arc;
 use std::vec::Vec;
 
-/// Bytes of a payload that are read into memory of its own, at most.
-const MAX_OWNED: u64 = 1 << 30;
+/// The most bytes of a resume point. All of it is read into memory of its own, so no larger one is
+/// stored.
+pub const MAX_RESUME: u64 = 1 << 30;
 
 /// The longest stored beginning of a prompt.
 ///
@@ -121,13 +122,13 @@ impl Payload {
         self.of_entry(self.source().read_into(&self.section, pieces))
     }
 
-    /// Read all of it into memory of its own, at most 1 GiB: a file can be long without being full,
-    /// so its length justifies no allocation.
+    /// Read all of it into memory of its own, at most [`MAX_RESUME`]: a file can be long without
+    /// being full, so its length justifies no allocation.
     ///
     /// # Errors
     /// [`Error::Entry`], as [`Payload::read`], and for a longer payload.
     pub fn to_vec(&self) -> Result<Vec<u8>, Error> {
-        self.of_entry(self.source().read(&self.section, MAX_OWNED)).map(|bytes| bytes.into_owned())
+        self.of_entry(self.source().read(&self.section, MAX_RESUME)).map(|bytes| bytes.into_owned())
     }
 
     fn source(&self) -> Source<'_> {

@@ -5,11 +5,12 @@ use super::entry::{self, BLOCK, EntryName, MAX_PAYLOADS, Pieces, RESUME};
 use super::error::Error;
 use super::evict::Prune;
 use super::folder::{LOCK_WAIT, Part};
+use super::found::MAX_RESUME;
 use super::index::Index;
 use super::key::{BlockTokens, Key, blocks_of, chain};
 use super::{PromptCache, Shared};
 use crate::ids::Token;
-use crate::storage::container::container_bytes;
+use crate::storage::container::{container_bytes, expect_at_most};
 use crate::storage::disk::FileWriter;
 use crate::storage::header::Tag;
 use core::ops::Range;
@@ -114,12 +115,15 @@ impl PromptCache {
     /// is read.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::Request`] if the prefix does not fit together; [`Error::Gap`],
+    /// [`Error::ReadOnly`]; [`Error::Request`] if the prefix does not fit together;
+    /// [`Error::Resume`] for a resume point of more than [`MAX_RESUME`] bytes; [`Error::Gap`],
     /// [`Error::Raced`] if blocks before it are gone or others interfere; [`Error::TooLarge`],
     /// [`Error::NoRoom`]; [`Error::Locked`]; [`Error::Disk`], for example on a full disk.
     pub fn put(&self, prefix: &EvaluatedPrefix<'_>) -> Result<Put, Error> {
         let budget = self.shared.budget.ok_or(Error::ReadOnly)?;
         let blocks = &blocks_of(&prefix.tokens)[..prefix.end()?];
+        let resumes = prefix.resumes.iter().map(|(_, pieces)| len(pieces)).max();
+        expect_at_most("bytes of a resume point", resumes.unwrap_or(0), MAX_RESUME)?;
         let keys = [prefix.root].into_iter().chain(chain(&prefix.root, blocks.as_flattened())).collect();
         let task = Task { prefix, blocks, keys };
         let mut done = Put::default();

@@ -49,27 +49,26 @@ pub(super) fn plan(snapshot: &Snapshot, old: Option<(&Snapshot, &[GroupPieces])>
 }
 
 /// Check that there are pieces for each block of the snapshot: each some of its cells, and together
-/// all of them.
-pub(super) fn check(pieces: &[GroupPieces], snapshot: &Snapshot) -> Result<(), Error> {
-    let expect = |what, block: usize, found: usize, wanted: usize| {
-        expect_equal(IMAGE, block as u64, what, found as u64, wanted as u64)
-    };
-    expect("groups of pieces", 0, pieces.len(), snapshot.blocks.len())?;
+/// all of them. Errors name `offset`, that of the description.
+pub(super) fn check(pieces: &[GroupPieces], snapshot: &Snapshot, offset: u64) -> Result<(), Error> {
+    let expect =
+        |what, found: usize, wanted: usize| expect_equal(IMAGE, offset, what, found as u64, wanted as u64);
+    expect("groups of pieces", pieces.len(), snapshot.blocks.len())?;
     for (pieces, blocks) in pieces.iter().zip(&snapshot.blocks) {
-        expect("blocks with pieces", 0, pieces.ends.len(), blocks.len())?;
+        expect("blocks with pieces", pieces.ends.len(), blocks.len())?;
         let n_pieces = pieces.ends.last().map_or(0, |end| *end as usize);
-        expect("pieces of blocks", 0, pieces.masks.len(), n_pieces)?;
+        expect("pieces of blocks", pieces.masks.len(), n_pieces)?;
         for (number, block) in blocks.iter().enumerate() {
             let mut left = block.live;
             for &mask in pieces.of(number) {
                 if mask == 0 || mask & !left != 0 {
-                    let (section, offset, what) = (IMAGE, number as u64, "cells of a piece");
-                    let (found, wanted) = (mask.into(), left.into());
+                    let (section, what, found, wanted) =
+                        (IMAGE, "cells of a piece", mask.into(), left.into());
                     return Err(Error::Malformed { section, offset, what, found, wanted });
                 }
                 left &= !mask;
             }
-            expect("cells of no piece", number, left as usize, 0)?;
+            expect("cells of no piece", left as usize, 0)?;
         }
     }
     Ok(())

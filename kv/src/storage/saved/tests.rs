@@ -143,6 +143,42 @@ fn fields_lie_where_the_document_says() {
 }
 
 #[test]
+fn what_a_group_can_see_is_what_the_document_lists() {
+    let row = DOCUMENT.lines().find(|line| line.starts_with("| sees |")).unwrap();
+    let listed = row.rsplit('|').nth(1).unwrap().split(", ").map(|text| text.split_whitespace().next());
+    let listed: Vec<u8> = listed.map(|number| number.unwrap().parse().unwrap()).collect();
+    let mut shape = encode_shape(&sample_shape());
+    let (sees, window) = (4 + offset("group", "sees"), 4 + offset("group", "window"));
+    let mut is_read = |kind: u8| {
+        [0, 1].into_iter().any(|size| {
+            (shape[sees], shape[window]) = (kind, size);
+            encode::read_shape(&shape).is_ok()
+        })
+    };
+    assert_eq!((0..=u8::MAX).filter(|kind| is_read(*kind)).collect::<Vec<_>>(), listed);
+}
+
+#[test]
+fn pieces_that_do_not_fit_are_an_error_at_the_description() {
+    let mut pieces = pieces::plan(&sample(), None);
+    pieces[1].masks[1] = 0x1ff;
+    let (shape, description) = (encode_shape(&sample_shape()), encode::snapshot(&sample(), &pieces).unwrap());
+    let mut bytes = Vec::new();
+    let header = Header { fingerprint: Fingerprint([7; 32]), scope: Scope::Sequence };
+    let mut writer = Writer::new(&mut bytes, header).unwrap();
+    writer.section(SHAPE, SNAPSHOT_VERSION, true, 0, &[&shape]).unwrap();
+    writer.section(IMAGE, SNAPSHOT_VERSION, true, 0, &[&description]).unwrap();
+    writer.finish().unwrap();
+    let container = Container::parse(&bytes).unwrap();
+    let error = StoredSnapshot::open(&container).unwrap_err();
+    let wanted = container.require(IMAGE, 0).unwrap().offset;
+    assert!(
+        matches!(error, Error::Malformed { offset, found: 0x1ff, wanted: 0xff, .. } if offset == wanted),
+        "{error:?}"
+    );
+}
+
+#[test]
 fn tags_are_those_of_the_document() {
     for (tag, version) in IMAGE_TAGS {
         assert!(DOCUMENT.contains(&std::format!("| `{tag}` |")), "{tag} is not documented");

@@ -9,6 +9,8 @@ use crate::context::history::{Left, SavedTokens};
 use crate::context::{Context, History};
 use crate::error::Error;
 use crate::runner::outputs::Logits;
+use crate::sampler;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_kv::snapshot::{Snapshot, Source};
@@ -52,7 +54,9 @@ impl Context {
         seqs.iter().zip(sets).for_each(|(seq, set)| self.runner.adapters.assign(*seq, set));
         others.into_iter().for_each(|seq| self.release_live(seq));
         let with_sampler = |(saved, &seq): (SavedSequence, &SeqId)| {
-            let sampler = saved.sampler.map(|sampler| (*sampler).clone());
+            let trail = saved.trail.map(Arc::unwrap_or_clone).unwrap_or_default();
+            let sampler = saved.sampler.map(Arc::unwrap_or_clone);
+            let sampler = sampler.map(|state| sampler::State { trail, ..state });
             RestoredSequence { sampler, ..self.restored(seq) }
         };
         let sequences = saved.into_iter().zip(&seqs).map(with_sampler).collect();

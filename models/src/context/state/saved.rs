@@ -3,6 +3,7 @@
 
 use super::sections::{
     ADAPTERS, LOGITS, MAX_ADAPTERS, MAX_TOKENS, METADATA, SAMPLER, SEQUENCES, TOKENS, TRAIL, VERSION,
+    expect_at_most,
 };
 use crate::context::history::SavedTokens;
 use crate::error::Error;
@@ -17,6 +18,10 @@ use backstitch_kv::{Pos, Token};
 
 /// The most sequences of a state; far above those of any context.
 const MAX_SEQUENCES: u64 = 1 << 20;
+
+/// Bytes that the contents of all lists may have beyond those of the file. They have more only
+/// where sections are compressed.
+const LISTS_ROOM: u64 = 16 << 20;
 
 /// A saved state: all of its descriptions, each checked by itself and against the others.
 ///
@@ -71,10 +76,12 @@ pub struct SavedSequence {
     pub tokens: Arc<[Token]>,
     /// The logits after its last token.
     pub logits: Option<Arc<Vec<f32>>>,
-    /// The state of its samplers.
+    /// The state of its samplers, without their earlier ones.
     pub sampler: Option<Arc<sampler::State>>,
+    /// The earlier states of its samplers.
+    pub trail: Option<Arc<sampler::Trail>>,
     /// The adapters that it was evaluated with; none: none.
-    pub adapters: Option<SavedAdapters>,
+    pub adapters: Option<Arc<SavedAdapters>>,
     /// The position that its next token gets.
     pub end: Pos,
 }
@@ -121,8 +128,7 @@ impl<'a> SavedContext<'a> {
         container.expect(&own.into_iter().chain(IMAGE_TAGS).collect::<Vec<_>>())?;
         let memory = StoredSnapshot::open(container)?;
         let ids = parse_ids(container, memory.snapshot())?;
-        let mut known =
-            Known { container, tokens: BTreeMap::new(), logits: BTreeMap::new(), samplers: BTreeMap::new() };
+        let mut known = Known::new(container);
         let sequences = (0..).zip(ids.iter().zip(&memory.snapshot().sequences));
         let sequences =
             sequences.map(|(index, (id, held))| known.sequence(index, *id, memory.snapshot(), held));
@@ -139,7 +145,7 @@ impl<'a> SavedContext<'a> {
         self.memory.snapshot()
     }
 
-    /// Return the state of the samplers of the first sequence.
+    /// Return the state of the samplers of the first sequence, without their earlier ones.
     pub fn sampler(&self) -> Option<&sampler::State> {
         self.sequences.first().and_then(|first| first.sampler.as_deref())
     }
@@ -168,37 +174,55 @@ fn parse_ids(container: &Container<'_>, snapshot: &Snapshot) -> Result<Vec<u32>,
     Ok(ids)
 }
 
-/// The place of a section: offset and length.
-type Place = (u64, u64);
+/// Contents of sections of which several may be the same bytes of the file, by offset and length:
+/// each is in memory once.
+type Shared<T> = BTreeMap<(u64, u64), T>;
 
-fn place(section: &Section) -> Place {
-    (section.offset, section.raw_len)
-}
-
-/// Contents of sections of which several may be the same bytes of the file, by their places: each
-/// is in memory once.
+/// The contents that are known so far.
 struct Known<'a> {
+    lists: Lists<'a>,
+    tokens: Shared<SavedTokens>,
+    logits: Shared<Arc<Vec<f32>>>,
+    samplers: Shared<Arc<sampler::State>>,
+    trails: Shared<Arc<sampler::Trail>>,
+    adapters: Shared<Arc<SavedAdapters>>,
+}
+
+/// The container of lists, and the bytes of those that were read.
+struct Lists<'a> {
     container: &'a Container<'a>,
-    tokens: BTreeMap<Place, SavedTokens>,
-    logits: BTreeMap<Place, Arc<Vec<f32>>>,
-    samplers: BTreeMap<(Place, Option<Place>), Arc<sampler::State>>,
+    n_bytes: u64,
 }
 
-/// Return the content that is known under `key`, or learn it.
-fn shared<K: Ord, T: Clone>(
-    known: &mut BTreeMap<K, T>,
-    key: K,
-    read: impl FnOnce() -> Result<T, Error>,
-) -> Result<T, Error> {
-    if let Some(content) = known.get(&key) {
-        return Ok(content.clone());
+impl Lists<'_> {
+    /// Return the content of a section of at most `limit` bytes, which is known or learned.
+    fn read<T: Clone>(
+        &mut self,
+        section: &Section,
+        limit: u64,
+        known: &mut Shared<T>,
+        parse: impl FnOnce(&[u8]) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let place = (section.offset, section.raw_len);
+        if let Some(content) = known.get(&place) {
+            return Ok(content.clone());
+        }
+        self.n_bytes = self.n_bytes.saturating_add(section.raw_len);
+        let most = self.container.committed_len().saturating_add(LISTS_ROOM);
+        expect_at_most("bytes of all lists of tokens, logits and samplers", self.n_bytes, most)?;
+        let content = parse(&self.container.read_at_most(section, limit)?)?;
+        known.insert(place, content.clone());
+        Ok(content)
     }
-    let content = read()?;
-    known.insert(key, content.clone());
-    Ok(content)
 }
 
-impl Known<'_> {
+impl<'a> Known<'a> {
+    fn new(container: &'a Container<'a>) -> Self {
+        let (tokens, logits, samplers) = (Shared::new(), Shared::new(), Shared::new());
+        let lists = Lists { container, n_bytes: 0 };
+        Known { lists, tokens, logits, samplers, trails: Shared::new(), adapters: Shared::new() }
+    }
+
     fn sequence(
         &mut self,
         index: u64,
@@ -206,42 +230,30 @@ impl Known<'_> {
         snapshot: &Snapshot,
         held: &snapshot::Sequence,
     ) -> Result<SavedSequence, Error> {
-        let container = self.container;
+        let Known { lists, tokens, logits, samplers, trails, adapters } = self;
+        let container = lists.container;
         let section = container.require(TOKENS, index)?;
         let SavedTokens { edited, foreign, start, tokens } =
-            shared(&mut self.tokens, place(section), || {
-                SavedTokens::parse(&container.read_at_most(section, MAX_TOKENS)?)
-            })?;
-        let logits = match find(container, LOGITS, index) {
-            Some(section) => Some(shared(&mut self.logits, place(section), || {
-                numbers(&container.read_at_most(section, MAX_TOKENS)?)
-            })?),
-            None => None,
-        };
-        let sampler = self.sampler(index)?;
-        let adapters = container.find(ADAPTERS, index);
-        let adapters = adapters.map(|section| container.read_at_most(section, MAX_ADAPTERS)).transpose()?;
-        let adapters = adapters.map(|bytes| SavedAdapters::parse(&bytes)).transpose()?;
+            lists.read(section, MAX_TOKENS, tokens, SavedTokens::parse)?;
+        let section = find(container, LOGITS, index);
+        let logits = section.map(|section| lists.read(section, MAX_TOKENS, logits, numbers)).transpose()?;
+        let section = find(container, SAMPLER, index);
+        let trail = section.and_then(|_| find(container, TRAIL, index));
+        let decode = |bytes: &[u8]| sampler::State::decode(bytes).map(Arc::new);
+        let sampler = section.map(|section| lists.read(section, MAX_TOKENS, samplers, decode)).transpose()?;
+        let decode = |bytes: &[u8]| sampler::Trail::decode(bytes).map(Arc::new);
+        let trail = trail.map(|section| lists.read(section, MAX_TOKENS, trails, decode)).transpose()?;
+        let section = container.find(ADAPTERS, index);
+        let parse = |bytes: &[u8]| SavedAdapters::parse(bytes).map(Arc::new);
+        let adapters =
+            section.map(|section| lists.read(section, MAX_ADAPTERS, adapters, parse)).transpose()?;
         let end = snapshot.end_of(held);
-        let sequence = SavedSequence { id, edited, foreign, start, tokens, logits, sampler, adapters, end };
+        let sequence =
+            SavedSequence { id, edited, foreign, start, tokens, logits, sampler, trail, adapters, end };
         if !sequence.edited || !sequence.tokens.is_empty() {
             check_tokens(&sequence, snapshot, held)?;
         }
         Ok(sequence)
-    }
-
-    fn sampler(&mut self, index: u64) -> Result<Option<Arc<sampler::State>>, Error> {
-        let container = self.container;
-        let Some(section) = find(container, SAMPLER, index) else { return Ok(None) };
-        let trail = find(container, TRAIL, index);
-        let read = || {
-            let mut state = sampler::State::decode(&container.read_at_most(section, MAX_TOKENS)?)?;
-            if let Some(trail) = trail {
-                state.trail = sampler::Trail::decode(&container.read_at_most(trail, MAX_TOKENS)?)?;
-            }
-            Ok(Arc::new(state))
-        };
-        shared(&mut self.samplers, (place(section), trail.map(place)), read).map(Some)
     }
 }
 

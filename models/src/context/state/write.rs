@@ -41,10 +41,6 @@ struct SequenceContent<'a> {
 impl Content<'_> {
     /// Write the sections. A container that is continued keeps those that it has already.
     pub(super) fn write(&self, writer: &mut Writer<'_>, pool: &dyn Pool) -> Result<(), storage::Error> {
-        #[cfg(feature = "zstd")]
-        if self.compress {
-            writer.compress();
-        }
         writer.section(SEQUENCES, VERSION, true, 0, &[self.ids.as_flattened()])?;
         for (index, SequenceContent { tokens, adapters, logits, .. }) in (0..).zip(&self.sequences) {
             writer.section(TOKENS, VERSION, true, index, &[tokens])?;
@@ -62,6 +58,11 @@ impl Content<'_> {
             if !trail.is_empty() {
                 writer.section(TRAIL, VERSION, false, index, &[trail])?;
             }
+        }
+        // Not the lists: their contents must not outgrow the file, or a reader would refuse them.
+        #[cfg(feature = "zstd")]
+        if self.compress {
+            writer.compress();
         }
         if !self.metadata.is_empty() {
             writer.section(METADATA, VERSION, false, 0, &[self.metadata])?;

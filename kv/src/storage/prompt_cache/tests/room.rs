@@ -41,6 +41,19 @@ fn what_was_not_used_for_longest_goes_first() {
 }
 
 #[test]
+fn a_resume_point_that_nobody_could_read_is_refused() {
+    let (bench, mebibyte) = (Bench::new(), vec![7; 1 << 20]);
+    let cache = bench.open(Access::ReadWrite { budget: 1 << 40 });
+    let tokens = prompt(1, 3);
+    let pieces = vec![Cow::Borrowed(&mebibyte[..]); 1 + (MAX_RESUME >> 20) as usize];
+    let prefix = EvaluatedPrefix { resumes: vec![(3, pieces)], ..bench.entry(&tokens, 1000) };
+    let error = cache.put(&prefix).unwrap_err();
+    let wanted = matches!(&error, Error::Resume(crate::storage::Error::TooLarge { limit: MAX_RESUME, .. }));
+    assert!(wanted, "{error}");
+    assert!(bench.files(".entry").is_empty() && bench.files(".part").is_empty());
+}
+
+#[test]
 fn what_others_follow_goes_after_them_however_old_it_is() {
     let bench = Bench::new();
     let cache = bench.open(LARGE);
