@@ -145,8 +145,16 @@ impl Caches {
         self.kept().filter_map(|kv| kv.pos_max(seq)).chain(states).min()
     }
 
-    /// Return true if `seq` has seen a token in `range`, retained or not.
+    /// Return true if `seq` has seen a token in `range`, retained or not, and not removed since.
+    ///
+    /// A cache of all cells knows. Without one, removed tokens count too, as in `may_touch`.
     pub fn touches(&self, seq: SeqId, range: &Range<Pos>) -> bool {
+        let all = self.kept().find(|kv| kv.keeps_all());
+        all.map_or_else(|| self.may_touch(seq, range), |all| all.touches(seq, range))
+    }
+
+    /// Return true if a cache has something to do for an operation on `range` of `seq`.
+    pub fn may_touch(&self, seq: SeqId, range: &Range<Pos>) -> bool {
         self.kept().any(|kv| kv.touches(seq, range))
             || self.states.as_ref().is_some_and(|states| states.touches(seq, range))
     }

@@ -40,10 +40,12 @@ use core::ops::Range;
 /// states, and at most one of encoder output. [`Memory::new`] allocates all of it.
 ///
 /// Ranges are of positions; [`Pos::ZERO`] and [`Pos::MAX`] make an open start and end. A range
-/// without tokens is valid and changes nothing. An operation takes time in proportion to the blocks
-/// that it changes; a copy adds one block table entry per 32 cells and copies no cell. Every
-/// operation is checked in all layers before any of them changes, so after an error nothing has
-/// changed.
+/// without tokens is valid and changes nothing. If no layer retains all tokens, one exception
+/// remains: a range behind the first token counts as one with tokens even if those were removed
+/// before, because a recurrent state or a window that moved on does not know. An operation takes
+/// time in proportion to the blocks that it changes; a copy adds one block table entry per 32 cells
+/// and copies no cell. Every operation is checked in all layers before any of them changes, so
+/// after an error nothing has changed.
 ///
 /// # Example
 /// ```
@@ -149,7 +151,7 @@ impl Memory {
     ///
     /// # Errors
     /// - [`Error::Unsupported`] if the range takes the last token but not all of them, and a
-    ///   recurrent layer would need an older state.
+    ///   recurrent layer would need an older state, or a window cells that it released.
     /// - [`Error::UnknownSequence`] if there is no such sequence.
     /// - [`Error::Range`] if the range is negative or ends before it starts.
     pub fn seq_rm(&mut self, seq: SeqId, range: Range<Pos>) -> Result<(), Error> {
@@ -164,7 +166,7 @@ impl Memory {
     /// - [`Error::SameSequence`] if `src` is `dst`.
     /// - [`Error::Occupied`] if `dst` holds tokens.
     /// - [`Error::Unsupported`] if a recurrent layer has tokens in `range`, but `range` is not the
-    ///   whole sequence.
+    ///   whole sequence, or if `range` ends where a window needs cells that it released.
     /// - [`Error::UnknownSequence`] if there is no such sequence.
     /// - [`Error::Range`] if the range is negative or ends before it starts.
     pub fn seq_cp(&mut self, src: SeqId, dst: SeqId, range: Range<Pos>) -> Result<(), Error> {
@@ -195,7 +197,8 @@ impl Memory {
     /// # Errors
     /// - [`Error::Overtakes`] if tokens would pass others or leave the valid positions.
     /// - [`Error::Full`] if no block is free for a copy.
-    /// - [`Error::Unsupported`] if tokens would be removed that [`Memory::seq_rm`] cannot remove.
+    /// - [`Error::Unsupported`] if tokens would be removed that [`Memory::seq_rm`] cannot remove,
+    ///   or a window would need cells again that it released.
     /// - [`Error::UnknownSequence`] if there is no such sequence.
     /// - [`Error::Range`] if the range is negative or ends before it starts.
     pub fn seq_add(&mut self, seq: SeqId, range: Range<Pos>, delta: i32) -> Result<(), Error> {
@@ -256,8 +259,11 @@ impl Memory {
         let end = self.end(*seq);
         // A sequence without tokens can have encoder output.
         let copies_all = matches!(op, Op::Copy { .. }) && *range == (Pos::ZERO..Pos::MAX);
-        if copies_all || self.caches.touches(*seq, range) {
+        let touches = copies_all || self.caches.touches(*seq, range);
+        if touches || self.caches.may_touch(*seq, range) {
             self.caches.apply(&op);
+        }
+        if touches {
             self.apply_on_checkpoints(&op, end);
         }
         Ok(())

@@ -80,6 +80,25 @@ fn removing_again_what_is_gone_forgets_nothing() {
     }
 }
 
+/// The window has released what was removed; the layers that see everything know that it is gone.
+#[test]
+fn removing_again_what_a_window_released_forgets_no_token() {
+    let model = model("gemma3");
+    let all = tokens(&model, 11, 900);
+    let changed = |n: usize| {
+        let mut ctx = Context::new(&model, Params::default().n_ctx(1024)).unwrap();
+        let seq = ctx.sequence().unwrap();
+        ctx.append(seq, &all[..300]).unwrap();
+        ctx.seq_rm(seq, Pos(0)..Pos(4)).unwrap();
+        ctx.append(seq, &all[300..n]).unwrap();
+        (ctx, seq)
+    };
+    let ((mut ctx, seq), (mut never_further, other)) = (changed(900), changed(600));
+    ctx.seq_rm(seq, Pos(0)..Pos(2)).unwrap();
+    ctx.rollback(seq, Pos(600)).unwrap();
+    assert_bits("gemma3", ctx.logits(seq).unwrap(), never_further.logits(other).unwrap());
+}
+
 /// Other engines return success here and continue from the state of another position.
 #[test]
 fn going_back_over_single_tokens_or_a_whole_decode_restores_that_very_state() {
@@ -344,4 +363,32 @@ fn a_batch_longer_than_what_is_planned_at_once_happens_whole_or_not_at_all() {
             assert_eq!(ctx.tokens(seq).unwrap(), all);
         }
     }
+}
+
+/// A batch to re-evaluate begins with the first token, wherever that is.
+#[test]
+fn without_room_a_sequence_that_begins_late_goes_back_too() {
+    let model = model("falcon_h1");
+    let all = tokens(&model, 10, 135);
+    let until = |n: usize, asked: bool| {
+        let params = Params::default().n_ctx(160).n_seq_max(1).n_batch(24).rollback(RollbackParams::OFF);
+        let mut ctx = Context::new(&model, params).unwrap();
+        let seq = ctx.sequence().unwrap();
+        let mut batch = Batch::new();
+        for (token, pos) in all[..n].iter().zip(45..) {
+            batch.push(*token, Pos(pos), &[seq], asked);
+        }
+        ctx.decode(&batch).unwrap();
+        (ctx, seq)
+    };
+    let (mut ctx, seq) = until(135, true);
+    let (mut never_further, other) = until(125, true);
+    assert_eq!(ctx.rollback(seq, Pos(170)).unwrap().reevaluated, 125);
+    assert_eq!(ctx.pos(seq).unwrap(), Pos(170));
+    let wanted = never_further.logits(other).unwrap();
+    assert_bits("after a rollback", ctx.logits(seq).unwrap(), wanted);
+    let ((mut ctx, seq), (mut asked, other)) = (until(135, false), until(135, true));
+    assert!(ctx.logits_at_hand(seq).is_none());
+    assert_bits("logits alone", ctx.logits(seq).unwrap(), asked.logits(other).unwrap());
+    assert_eq!(ctx.pos(seq).unwrap(), Pos(180));
 }

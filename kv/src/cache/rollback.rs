@@ -45,6 +45,11 @@ impl Caches {
         self.kept_mut().for_each(|kv| kv.hold_window(id, seq, Pos::MAX, true));
     }
 
+    /// Release the cells of checkpoint `id` that a sequence does not need to go on from `pos`.
+    pub fn hold_less(&mut self, id: u32, pos: Pos) {
+        self.kept_mut().for_each(|kv| kv.shrink_window(id, pos));
+    }
+
     /// Release what checkpoint `id` retains.
     pub fn drop_checkpoint(&mut self, id: u32) {
         self.kept_mut().for_each(|kv| kv.drop_checkpoint(id));

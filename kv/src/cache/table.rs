@@ -64,6 +64,15 @@ impl Gone {
         }
         Gone { whole_from, start: Pos::ZERO }
     }
+
+    /// Return what is missing after the removal of a range, whose tokens are missed no more.
+    pub fn without(self, range: &Range<Pos>) -> Gone {
+        match range.contains(&self.start) {
+            true if range.end >= self.whole_from => Gone::default(),
+            true => Gone { start: range.end, ..self },
+            false => self,
+        }
+    }
 }
 
 /// End of a table before a plan appended to it, to which `back_to` returns.

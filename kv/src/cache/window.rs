@@ -38,8 +38,9 @@ impl WindowCells {
         kept.saturating_add(params.n_batch).saturating_add(2 * BLOCK_CELLS as u32)
     }
 
-    /// Return the first position that a sequence which ends at `end` retains.
+    /// Return the first position that a sequence which ends at `end` retains: what it needs there,
+    /// and after rolling back by the margin. Of a chunked window that can be the chunk before.
     pub fn kept_from(&self, end: Pos) -> Pos {
-        self.window.needed_from(end) - self.margin
+        self.window.needed_from(end - self.margin)
     }
 }

@@ -13,7 +13,8 @@ impl Memory {
 
     /// Return true if `seq` has seen a token in `range` that was not removed since, even if its
     /// cell is no longer retained: then removing, moving or dividing the range changes something.
-    /// Return false for an unknown sequence.
+    /// If no layer retains all tokens, removed tokens count as well unless they were the first ones
+    /// or the last. Return false for an unknown sequence.
     pub fn has_seen(&self, seq: SeqId, range: &Range<Pos>) -> bool {
         self.check_seq(seq).is_ok() && self.caches.touches(seq, range)
     }

@@ -64,10 +64,12 @@ impl Memory {
 
     /// Return the cost of a rollback to a position of `seq` and the instructions for it.
     fn route_and_restore(&self, seq: SeqId, pos: Pos, n_ubatch: u32) -> (Route, Restore) {
-        if pos == Pos::ZERO || self.caches.can_cut(seq, pos) {
-            return (Route::at_once(pos), Restore { checkpoint: None, to: pos, rows: 0..0, n_ubatch });
-        }
         let entry = self.checkpoints.before(seq, pos);
+        if pos == Pos::ZERO || self.caches.can_cut(seq, pos) {
+            // A checkpoint there can have more cells behind a window than the sequence.
+            let checkpoint = entry.filter(|entry| entry.pos == pos).map(|entry| entry.id);
+            return (Route::at_once(pos), Restore { checkpoint, to: pos, rows: 0..0, n_ubatch });
+        }
         let first_row = entry.and_then(|entry| self.checkpoints.first_row(entry.id));
         let nearest = entry.map(|entry| CheckpointAt {
             pos: entry.pos,

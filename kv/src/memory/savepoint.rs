@@ -19,8 +19,9 @@ const ALL: Range<Pos> = Pos::ZERO..Pos::MAX;
 struct End {
     seq: SeqId,
     pos: Pos,
-    /// True if the savepoint pinned this end, rather than the caller before.
-    is_new: bool,
+    /// Checkpoint of this end, which other ends can share, and true if the savepoint pinned it,
+    /// rather than the caller before; `None` if the end needs none.
+    held: Option<(u32, bool)>,
 }
 
 /// The undo log of a group of sequences, from its creation until it is committed or dropped.
@@ -99,8 +100,8 @@ impl Memory {
                 reserve::for_more(&mut savepoint.ends, 1)?;
                 let pos = savepoint.memory.end(seq);
                 let Memory { checkpoints, caches, .. } = &mut *savepoint.memory;
-                let is_new = checkpoints.hold(seq, pos, caches)?;
-                savepoint.ends.push(End { seq, pos, is_new });
+                let held = checkpoints.hold(seq, pos, caches)?;
+                savepoint.ends.push(End { seq, pos, held });
             }
         }
         Ok(savepoint)
@@ -155,6 +156,7 @@ impl Savepoint<'_> {
             }
             let frees_cells = !self.memory.caches.shares_cells(seq, pos);
             self.memory.run(Op::Copy { src: seq, dst: spare, range: ALL })?;
+            self.memory.checkpoints.hold_copy(seq, spare);
             self.kept = Some(Kept { seq, frees_cells });
         }
         self.memory.rewind(seq, pos, n_ubatch)
@@ -174,25 +176,31 @@ impl Savepoint<'_> {
     /// Drop the former content of the rolled-back sequence, and its end.
     fn release(&mut self) {
         let released = self.kept.take();
-        self.memory.empty(self.memory.spare());
         let at = self.ends.iter().position(|end| released.is_some_and(|kept| kept.seq == end.seq));
+        // The spare sequence has the end in its list until it is emptied.
         if let Some(end) = at.map(|at| self.ends.swap_remove(at)) {
             self.unpin_end(&end);
         }
+        self.memory.empty(self.memory.spare());
     }
 
     /// Keep everything that was committed since the savepoint was made.
     pub fn commit(mut self) {
         self.release();
-        for end in core::mem::take(&mut self.ends) {
+        while let Some(end) = self.ends.pop() {
             self.unpin_end(&end);
         }
     }
 
-    /// Unpin an end if the savepoint pinned it.
+    /// Release an end that was taken from the list; the last one of those that share a checkpoint
+    /// unpins it if the savepoint pinned it.
     fn unpin_end(&mut self, end: &End) {
-        if end.is_new {
-            self.memory.checkpoints.unpin(end.seq, end.pos);
+        let Memory { checkpoints, caches, .. } = &mut *self.memory;
+        checkpoints.end_hold(end.seq);
+        let Some((id, is_new)) = end.held else { return };
+        match self.ends.iter_mut().filter_map(|other| other.held.as_mut()).find(|held| held.0 == id) {
+            Some(other) => other.1 |= is_new,
+            None => checkpoints.release(id, end.pos, is_new, caches),
         }
     }
 
@@ -219,7 +227,9 @@ impl Drop for Savepoint<'_> {
     fn drop(&mut self) {
         self.memory.undo();
         self.give_back();
-        for end in core::mem::take(&mut self.ends) {
+        while let Some(end) = self.ends.pop() {
+            let Memory { checkpoints, caches, .. } = &mut *self.memory;
+            end.held.into_iter().for_each(|(id, _)| checkpoints.cut_behind(end.seq, id, caches));
             // Ends are checkpoints: returning to one replays nothing.
             let back = self.memory.rewind(end.seq, end.pos, 1).and_then(Rewind::commit);
             debug_assert!(back.is_ok(), "{back:?}");

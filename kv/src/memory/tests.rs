@@ -4,6 +4,7 @@ mod batch_only;
 mod external;
 mod hybrid;
 mod rollback;
+mod savepoints;
 mod shared_tokens;
 
 use super::*;

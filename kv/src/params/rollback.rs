@@ -82,7 +82,7 @@ impl RollbackParams {
 
     /// Return the largest number of scheduled checkpoints of a sequence of `n_ctx` tokens.
     pub(crate) fn schedule_len(&self, n_ctx: u32) -> u32 {
-        2 * (n_ctx / self.spacing.max(1) + 1).ilog2() + 3
+        2 * (n_ctx / self.spacing.max(1)).saturating_add(1).ilog2() + 3
     }
 
     /// Return true if the schedule keeps a checkpoint at `pos` while the sequence ends at `end`.
@@ -96,5 +96,16 @@ impl RollbackParams {
         // Multiples of a step are multiples of all smaller steps, so every checkpoint that is kept
         // far back was kept before.
         pos.0 > 0 && i64::from(pos.0) % (spacing << octave.saturating_sub(1)) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_context_has_a_schedule() {
+        let params = RollbackParams { journal: 0, ..RollbackParams::default() }.spacing(1);
+        assert_eq!(params.settled().schedule_len(u32::MAX), 65);
     }
 }

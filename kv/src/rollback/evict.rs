@@ -1,7 +1,7 @@
 //! Dropping checkpoints: those that neither schedule nor journal want any more, and the least
 //! useful ones beyond the budget.
 
-use super::checkpoints::{Checkpoint, Checkpoints};
+use super::checkpoints::{Checkpoint, Checkpoints, ListedCheckpoint};
 use crate::cache::Caches;
 use crate::ids::{Pos, SeqId};
 
@@ -57,11 +57,9 @@ impl Checkpoints {
     /// the end.
     pub(super) fn least_useful(&self) -> Option<u32> {
         let mut best: Option<(u32, u64)> = None;
-        for (list, held) in self.lists.iter().zip(&self.held) {
+        for list in &self.lists {
             for (i, entry) in list.iter().enumerate() {
-                let checkpoint = &self.checkpoints[entry.id as usize];
-                let is_held = held.is_some_and(|held| entry.pos <= held);
-                if self.stays(entry.id) || checkpoint.readers > 0 || is_held {
+                if self.stays(entry.id) || self.checkpoints[entry.id as usize].readers > 0 {
                     continue;
                 }
                 // 64 bits, since a checkpoint can lie at the last position that exists.
@@ -71,12 +69,18 @@ impl Checkpoints {
                 let after = list.get(i + 1).map_or(end, |next| wide(next.pos));
                 let (gap, distance) = ((after - before) as u64, (end - wide(entry.pos)) as u64);
                 let worth = (gap << 20) / distance.max(1);
-                if best.is_none_or(|(_, least)| worth < least) {
+                if best.is_none_or(|(_, least)| worth < least) && !self.is_held(*entry) {
                     best = Some((entry.id, worth));
                 }
             }
         }
         best.map(|(id, _)| id)
+    }
+
+    /// Return true if a savepoint may return one of the sequences of a checkpoint to it.
+    fn is_held(&self, entry: ListedCheckpoint) -> bool {
+        let mut held = self.lists.iter().zip(&self.held).filter(|(_, held)| **held >= Some(entry.pos));
+        held.any(|(list, _)| list.iter().any(|other| other.id == entry.id))
     }
 
     /// Drop a checkpoint from all lists.

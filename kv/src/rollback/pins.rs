@@ -20,8 +20,10 @@ impl Checkpoints {
             // a pin.
             return Ok(());
         }
-        let is_pinned = self.lists[seq.index()].last().is_some_and(|e| e.pos == end && self.get(e.id).pinned);
-        if !is_pinned && self.n_free_pins() == 0 {
+        if self.pinned_at(seq, end).is_some() {
+            return Ok(());
+        }
+        if self.n_free_pins() == 0 {
             return self.no_pin();
         }
         let Some(id) = self.checkpoint_at_end(seq, end, caches)? else { return self.no_pin() };
@@ -31,22 +33,47 @@ impl Checkpoints {
     }
 
     /// Pin the end of a sequence for a savepoint, whatever the budget. Nothing before it is dropped
-    /// until it is unpinned.
+    /// until `release`.
     ///
-    /// Return false if it was pinned already, or needs no pin.
-    pub fn hold(&mut self, seq: SeqId, end: Pos, caches: &mut Caches) -> Result<bool, Error> {
+    /// Return the number of the checkpoint, and false if it was pinned already; `None` if it needs
+    /// no pin.
+    pub fn hold(&mut self, seq: SeqId, end: Pos, caches: &mut Caches) -> Result<Option<(u32, bool)>, Error> {
         if end == Pos::ZERO || !self.sizes.needed {
-            return Ok(false);
+            return Ok(None);
         }
         let Some(id) = self.checkpoint_at_end(seq, end, caches)? else {
-            return self.no_pin().map(|()| false);
+            return self.no_pin().map(|()| None);
         };
         let is_new = !core::mem::replace(&mut self.checkpoints[id as usize].pinned, true);
-        if is_new {
-            caches.hold_all(id, seq);
-            self.held[seq.index()] = Some(end);
+        caches.hold_all(id, seq);
+        self.held[seq.index()] = Some(end);
+        Ok(Some((id, is_new)))
+    }
+
+    /// Drop the checkpoints of a sequence behind the one that `hold` returned: also one at the same
+    /// position, with fewer cells, which the sequence made when it left its forks.
+    pub fn cut_behind(&mut self, seq: SeqId, id: u32, caches: &mut Caches) {
+        let at = self.list(seq).iter().position(|entry| entry.id == id);
+        for i in (at.map_or(usize::MAX, |at| at + 1)..self.list(seq).len()).rev() {
+            self.remove(seq, i, caches);
         }
-        Ok(is_new)
+    }
+
+    /// Hold for a copy of a sequence what is held for the sequence.
+    pub fn hold_copy(&mut self, seq: SeqId, copy: SeqId) {
+        self.held[copy.index()] = self.held[seq.index()];
+    }
+
+    /// End what `hold` began for a sequence.
+    pub fn end_hold(&mut self, seq: SeqId) {
+        self.held[seq.index()] = None;
+    }
+
+    /// Reduce the checkpoint of a savepoint to what any other at `pos` retains, and unpin it if the
+    /// savepoint pinned it.
+    pub fn release(&mut self, id: u32, pos: Pos, is_new: bool, caches: &mut Caches) {
+        caches.hold_less(id, pos);
+        self.checkpoints[id as usize].pinned &= !is_new;
     }
 
     /// Make the end of a sequence its rollback floor, because earlier tokens were changed by an
@@ -87,13 +114,22 @@ impl Checkpoints {
         Err(Error::Pinned { limit: self.sizes.n_paid, checkpoint_bytes: self.params.checkpoint_bytes })
     }
 
-    /// Let the checkpoint at `pos` be dropped like any other; return false if none is pinned there.
+    /// Return a pinned checkpoint of a sequence at `pos`.
+    fn pinned_at(&self, seq: SeqId, pos: Pos) -> Option<u32> {
+        self.list(seq)
+            .iter()
+            .find(|entry| entry.pos == pos && self.get(entry.id).pinned)
+            .map(|entry| entry.id)
+    }
+
+    /// Let the checkpoints at `pos` be dropped like any other; return false if none is pinned.
     pub fn unpin(&mut self, seq: SeqId, pos: Pos) -> bool {
         self.held[seq.index()].take_if(|held| *held == pos);
-        let entry =
-            self.lists[seq.index()].iter().find(|entry| entry.pos == pos && self.get(entry.id).pinned);
-        let Some(id) = entry.map(|entry| entry.id) else { return false };
-        self.checkpoints[id as usize].pinned = false;
-        true
+        let mut was_pinned = false;
+        while let Some(id) = self.pinned_at(seq, pos) {
+            self.checkpoints[id as usize].pinned = false;
+            was_pinned = true;
+        }
+        was_pinned
     }
 }

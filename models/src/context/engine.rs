@@ -122,7 +122,9 @@ impl Engine<'_> {
             // The former cells held the same tokens that are computed here.
             Err(Error::Memory(backstitch_kv::Error::Full { .. })) if savepoint.make_room() => {
                 let end = savepoint.seq_pos_max(seq).map_or(Pos::ZERO, |last| last + 1);
-                self.compute_from(savepoint, batch, end.0.saturating_sub(from.0).max(0) as usize)
+                // The sequence may begin after `from`.
+                let start = batch.positions().first().copied().unwrap_or(from);
+                self.compute_from(savepoint, batch, end.0.saturating_sub(start.0).max(0) as usize)
             }
             result => result,
         }

@@ -64,6 +64,7 @@ impl KvCache {
             table.kill(&mut self.cells.pool, slots.clone());
             table.close_gaps(slots);
         }
+        table.gone = table.gone.without(range);
     }
 
     /// Return the slots that a move takes below zero, which are removed, and the slots that stay.

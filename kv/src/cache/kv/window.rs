@@ -73,10 +73,27 @@ impl KvCache {
         let whole_from = if all { table.gone.whole_from } else { window.window.needed_from(pos) };
         let slots = table.slots(pool, &(whole_from..pos));
         let held = &mut window.held[id as usize];
+        // A sequence that was rolled back to the checkpoint may have fewer cells than a fork has.
+        if all && !held.is_empty() && held.gone.whole_from <= whole_from {
+            return;
+        }
         held.clear(pool);
         held.share(pool, table, slots);
         if !held.is_empty() {
             held.gone = Gone { whole_from, start: Pos::ZERO };
+        }
+    }
+
+    /// Release the cells of checkpoint `id` that are not seen from `pos`.
+    pub fn shrink_window(&mut self, id: u32, pos: Pos) {
+        let PagedCells { window: Some(window), pool, .. } = &mut self.cells else { return };
+        let needed = window.window.needed_from(pos);
+        let held = &mut window.held[id as usize];
+        let slots = held.slots(pool, &(Pos::ZERO..needed));
+        held.kill(pool, slots.clone());
+        held.close_gaps(slots);
+        if !held.is_empty() {
+            held.gone.whole_from = held.gone.whole_from.max(needed);
         }
     }
 

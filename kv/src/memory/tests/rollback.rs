@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::memory::savepoint::Savepoint;
+use backstitch_core::cell::BLOCK_CELLS;
 
 fn append_to(savepoint: &mut Savepoint<'_>, batch: &Batch) -> Result<(), Error> {
     let mut plan = savepoint.prepare(batch, 64)?;
@@ -125,4 +126,63 @@ fn the_last_position_there_is_has_a_way_back_too() {
     batch.clear();
     batch.push(Token(1), Pos::MAX, &[SeqId(0)], false);
     assert!(append(&mut memory, &batch).is_err());
+}
+
+/// Return a layer with a window.
+fn windowed(window: Window) -> LayerSpec {
+    LayerSpec { attention: AttentionSpec::Cached(shape(Some(window))), ..LayerSpec::default() }
+}
+
+#[test]
+fn removing_again_what_is_gone_leaves_the_way_back() {
+    let sliding = windowed(Window::Sliding(100));
+    let memories = [
+        (vec![cached(), sliding.clone()], 0..4, 0..2),
+        (vec![sliding], 0..4, 0..2),
+        (hybrid(), 10..15, 10..15),
+        (hybrid(), 10..15, 11..13),
+    ];
+    for (layers, first, again) in memories {
+        let rollback = RollbackParams::default();
+        let mut memory = Memory::new(&layers, &Params { rollback, ..params(2048, 2) }).unwrap();
+        append(&mut memory, &run_of(0, 0..300)).unwrap();
+        memory.seq_rm(SeqId(0), Pos(first.start)..Pos(first.end)).unwrap();
+        append(&mut memory, &run_of(0, 300..600)).unwrap();
+        memory.pin(SeqId(0)).unwrap();
+        append(&mut memory, &run_of(0, 600..900)).unwrap();
+        let before = memory.positions(SeqId(0)).unwrap();
+        let again = Pos(again.start)..Pos(again.end);
+        assert!(!memory.has_seen(SeqId(0), &again), "{layers:?}");
+        memory.seq_rm(SeqId(0), again).unwrap();
+        assert_eq!(memory.positions(SeqId(0)).unwrap(), before, "{layers:?}");
+        memory.audit().unwrap();
+    }
+}
+
+#[test]
+fn what_a_window_has_left_can_be_removed_after_its_front() {
+    for front in [4, 100, 160, 280] {
+        let params = Params { rollback: RollbackParams::default(), ..params(512, 2) };
+        let mut memory = Memory::new(&[windowed(Window::Sliding(100))], &params).unwrap();
+        append(&mut memory, &run_of(0, 0..300)).unwrap();
+        memory.seq_rm(SeqId(0), Pos(0)..Pos(front)).unwrap();
+        assert_eq!(memory.seq_rm(SeqId(0), Pos(front)..Pos::MAX), Ok(()), "{front}");
+        assert_eq!(memory.seq_pos_max(SeqId(0)), None);
+        memory.audit().unwrap();
+    }
+}
+
+#[test]
+fn a_margin_reaches_back_over_the_start_of_a_chunk() {
+    for window in [Window::Chunked(128), Window::Sliding(128), Window::Symmetric(40)] {
+        let rollback = RollbackParams { margin: 64, ..RollbackParams::OFF };
+        let mut memory = Memory::new(&[windowed(window)], &Params { rollback, ..params(1024, 1) }).unwrap();
+        for end in 1..400 {
+            append(&mut memory, &run_of(0, end - 1..end)).unwrap();
+            for pos in (end - 64).max(0)..end {
+                assert_eq!(memory.route(SeqId(0), Pos(pos)).unwrap().reevaluated, 0, "{pos} from {end}");
+            }
+            assert!(memory.cells(0, SeqId(0)).len() <= 128 + 64 + BLOCK_CELLS, "{window:?}");
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! The machine that runs a program on a memory and on the oracle.
 
+mod savepoint;
+
 use super::*;
 use crate::layer::Retained;
 
@@ -51,6 +53,8 @@ pub struct Tally {
     pub restored: u32,
     /// Copies and shifts that the engine's storage followed.
     pub copied: u32,
+    /// Savepoints committed or dropped.
+    pub savepoints: u32,
 }
 
 impl<E: Engine> Machine<E> {
@@ -116,6 +120,9 @@ impl<E: Engine> Machine<E> {
                 self.real.unpin(seq, pos).unwrap();
                 // Forks share pins, so one unpin removes it from all of them.
                 self.pins.retain(|pin| pin.1 != pos);
+            }
+            Step::Savepoint { seqs, back, runs, room, committed } => {
+                self.savepoint(*seqs, *back, runs, *room, *committed);
             }
             Step::Copy { src, dst, range, emptied } => {
                 if *emptied && src != dst {

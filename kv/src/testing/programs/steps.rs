@@ -63,6 +63,19 @@ pub enum Step {
         /// Distance of the pin from the end, in tokens.
         n: u8,
     },
+    /// Make a savepoint, roll a sequence back and append under it, then commit or drop it.
+    Savepoint {
+        /// Sequences whose ends it keeps, as bits; only they are appended to.
+        seqs: u8,
+        /// Sequence to roll back, and the number of tokens.
+        back: Option<(u8, u8)>,
+        /// Sequences (as bits) and number of tokens, per segment.
+        runs: Vec<(u8, u8)>,
+        /// True to drop the former content of the rolled-back sequence in the end.
+        room: bool,
+        /// True to commit the savepoint.
+        committed: bool,
+    },
     /// Copy a range to another sequence.
     Copy {
         /// Sequence to copy.
@@ -131,7 +144,17 @@ impl Step {
         };
         let sets = |set: u8| set % 15 + 1;
         match op % 32 {
-            0..8 => {
+            7 => Step::Savepoint {
+                seqs: sets(a),
+                back: (b & 1 == 1).then_some((b >> 1 & 3, c % 60)),
+                runs: [(sets(d), e % 40), (sets(f), e >> 2 & 31)]
+                    .into_iter()
+                    .filter(|run| run.1 > 0)
+                    .collect(),
+                room: g & 1 == 1,
+                committed: g & 2 == 2,
+            },
+            0..7 => {
                 let runs = [(sets(a), b % 40 + 1), (sets(c), d % 40)].into_iter().filter(|run| run.1 > 0);
                 Step::Decode { runs: runs.collect(), woven: g & 1 == 1, n_ubatch: (g >> 1) % 48 + 1, end }
             }

@@ -18,6 +18,8 @@ pub fn step() -> impl Strategy<Value = Step> {
     let end = prop_oneof![6 => Just(End::Commit), 2 => (0u8..4).prop_map(End::Drop), 1 => Just(End::Leak)];
     let runs = prop::collection::vec((seqs.clone(), 1u8..40), 1..4);
     let restored = end.clone();
+    let appended = prop::collection::vec((seqs.clone(), 1u8..40), 0..3);
+    let back = prop::option::of((0u8..4, prop_oneof![0u8..8, 0u8..60]));
     prop_oneof![
         18 => (runs, any::<bool>(), 1u8..48, end)
             .prop_map(|(runs, woven, n_ubatch, end)| Step::Decode { runs, woven, n_ubatch, end }),
@@ -28,6 +30,8 @@ pub fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(seq, n, n_ubatch, dropped)| Step::Rewind { seq, n, n_ubatch, dropped }),
         1 => (0u8..5).prop_map(|seq| Step::Pin { seq }),
         1 => (0u8..4, 0u8..40).prop_map(|(seq, n)| Step::Unpin { seq, n }),
+        3 => (1u8..16, back, appended, any::<bool>(), any::<bool>())
+            .prop_map(|(seqs, back, runs, room, committed)| Step::Savepoint { seqs, back, runs, room, committed }),
         4 => (0u8..5, 0u8..4, prop_oneof![range(), Just((0, 255))], prop::bool::weighted(0.8))
             .prop_map(|(src, dst, range, emptied)| Step::Copy { src, dst, range, emptied }),
         2 => (0u8..4, range(), -40i8..40).prop_map(|(seq, range, delta)| Step::Add { seq, range, delta }),

@@ -44,6 +44,7 @@ fn hold(layers: fn() -> Vec<LayerSpec>, cases: u32, name: &'static str) {
             evaluated: s.evaluated + t.evaluated,
             restored: s.restored + t.restored,
             copied: s.copied + t.copied,
+            savepoints: s.savepoints + t.savepoints,
         });
         Ok(())
     });
@@ -64,6 +65,7 @@ fn hold(layers: fn() -> Vec<LayerSpec>, cases: u32, name: &'static str) {
     };
     assert!(goes_back > cases / 10 && again > least, "programs seldom go back: {t:?}");
     assert!(t.restored > cases, "snapshots are seldom restored: {t:?}");
+    assert!(t.savepoints > cases / 2, "savepoints are seldom made: {t:?}");
     assert!(t.copied > cases, "storage elsewhere has little to copy: {t:?}");
 }
 
