@@ -308,14 +308,15 @@ impl Context {
     /// done. Their outputs are staged for publication.
     fn compute_steps(&mut self, batch: &Batch, progress: &mut dyn FnMut(usize)) -> Result<usize, Error> {
         let (memory, mut engine) = self.split();
-        let n_ubatch = engine.params.n_ubatch as usize;
+        let n_ubatch = engine.params.n_ubatch.min(engine.params.n_batch) as usize;
         let mut savepoint = memory.savepoint_for(batch)?;
         let (mut step, mut n_done) = (Batch::new(), 0);
         while n_done < batch.len() {
             let end = batch.len().min(n_done + n_ubatch);
             step.copy_from(batch, n_done..end)?;
             let plan = savepoint.prepare(&step, n_ubatch)?;
-            match engine.compute_plan(plan, Some(&step), 0) {
+            let begins = (n_done == 0).then_some(batch);
+            match engine.compute_plan(plan, begins, n_done) {
                 Ok(()) => n_done = end,
                 Err(Error::Cancelled) => {
                     // The computed tokens have no outputs.

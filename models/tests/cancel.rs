@@ -58,6 +58,23 @@ impl After {
     }
 }
 
+#[test]
+fn steps_of_any_size_leave_the_logits_of_the_last_token() {
+    for name in MODELS {
+        let (model, tokens) = (model(name), tokens(0..150));
+        let expected = fresh(&model, &tokens);
+        for (n_batch, n_ubatch) in [(512, 512), (512, 32), (32, 512), (7, 32), (1, 1)] {
+            let params = Params::default().n_ctx(256).n_batch(n_batch).n_ubatch(n_ubatch);
+            let mut ctx = Context::new(&model, params).unwrap();
+            let seq = ctx.sequence().unwrap();
+            assert_eq!(ctx.append_partly(seq, &tokens, |_| ()).unwrap(), 150);
+            let what = format!("{name}, {n_ubatch} of {n_batch} at a time");
+            assert_bits(&what, ctx.logits_at_hand(seq).unwrap(), &expected);
+            assert_bits(&what, ctx.output(149).unwrap(), &expected);
+        }
+    }
+}
+
 fn assert_goes_on(what: &str, ctx: &mut Context, seq: SeqId, held: &[Token], more: &[Token]) {
     assert_eq!(ctx.tokens(seq).unwrap(), held, "{what}");
     let fork = ctx.fork(seq).unwrap();
