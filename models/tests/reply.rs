@@ -514,6 +514,23 @@ proptest! {
     }
 }
 
+#[test]
+fn white_space_up_to_every_limit_is_the_same_reply_in_pieces() {
+    let options = Options::default().tools(&tools());
+    for case in CASES {
+        let format = Format::of_template(case.template);
+        for n in [64, 65, 66, 120, 125, 128, 129, 140, 250, 256, 257] {
+            for (at, _) in case.text.match_indices(['>', '[', '{', '"', 'r']) {
+                let (before, after) = case.text.split_at(at + 1);
+                let text = format!("{before}{}{after}", " ".repeat(n));
+                let whole = parse(&text, &format, &options);
+                let pieces = parse_in_pieces(&text, &[1], &format, &options);
+                assert_eq!(pieces, whole, "{}, {n} spaces behind {before:?}", case.format);
+            }
+        }
+    }
+}
+
 /// The formats that drop markers around content.
 const WITH_WRAPPERS: [&str; 7] =
     ["command-r7b", "functionary-v3.2", "gemma-4", "granite-3", "harmony", "muse-glimmer", "solar-open"];

@@ -27,6 +27,8 @@ pub(super) struct Strings {
     /// the lower half the number of the string plus one. Zero is a free slot.
     slots: Vec<u64>,
     seed: u64,
+    /// The number of seeds that were tried because a chain was too long.
+    n_tried: u64,
     /// True if some string is equal to an earlier one.
     repeats: bool,
 }
@@ -42,6 +44,7 @@ impl Strings {
             ends: try_with_capacity(n)?,
             slots: try_collect(slots_for(n), repeat(0))?,
             seed: 0,
+            n_tried: 0,
             repeats: false,
         })
     }
@@ -94,8 +97,9 @@ impl Strings {
         try_reserve(&mut self.ends, 1)?;
         self.bytes.extend_from_slice(text);
         self.ends.push(end);
-        if first && (self.slots.len() < slots_for(self.ends.len()) || !self.insert(id)) {
-            self.rebuild()?;
+        let is_small = self.slots.len() < slots_for(self.ends.len());
+        if first && (is_small || !self.insert(id)) {
+            self.rebuild(!is_small)?;
         }
         Ok(id)
     }
@@ -130,19 +134,27 @@ impl Strings {
         false
     }
 
-    /// Fill a table of the right size anew, under the next seed that keeps the chains short.
-    fn rebuild(&mut self) -> Result<(), VocabError> {
+    /// Fill a table of the right size anew, with `reseed` under the next seed that keeps the chains
+    /// short.
+    fn rebuild(&mut self, mut reseed: bool) -> Result<(), VocabError> {
         let n_slots = self.slots.len().max(slots_for(self.ends.len()));
-        for _ in 0..SEEDS {
+        loop {
+            if reseed {
+                // Counted over the life of the table: an attack can have strings for each seed.
+                if self.n_tried == SEEDS {
+                    return Err(VocabError::Collisions);
+                }
+                self.n_tried += 1;
+                self.seed = self.seed.wrapping_add(SEED_STEP);
+            }
             self.slots.clear();
             try_reserve(&mut self.slots, n_slots)?;
             self.slots.resize(n_slots, 0);
-            self.seed = self.seed.wrapping_add(SEED_STEP);
             if (0..self.ends.len() as u32).all(|id| self.needs_no_slot(id) || self.insert(id)) {
                 return Ok(());
             }
+            reseed = true;
         }
-        Err(VocabError::Collisions)
     }
 
     /// Return true if string `id` is empty or equal to an earlier one.
@@ -223,6 +235,18 @@ mod tests {
         let id = strings.push(b"new")?;
         assert_eq!(strings.find(b"new"), Some(id));
         assert_ne!(strings.seed, 0);
+        Ok(())
+    }
+
+    #[test]
+    fn strings_that_collide_under_seed_after_seed_are_refused() -> Result<(), VocabError> {
+        let mut strings = Strings::with_capacity(100, 0).unwrap();
+        for i in 0..SEEDS {
+            strings.slots.fill(1 << 32 | 99);
+            strings.push(format!("new {i}").as_bytes())?;
+        }
+        strings.slots.fill(1 << 32 | 99);
+        assert_eq!(strings.push(b"one more"), Err(VocabError::Collisions));
         Ok(())
     }
 }

@@ -60,11 +60,15 @@ impl<'t> Machine<'t, '_> {
             Expr::And(list) => self.first_that_is(false, list),
             Expr::Or(list) => self.first_that_is(true, list),
             Expr::If(parts) => {
-                let (condition, value, otherwise) = &**parts;
-                if self.eval(condition)?.is_true(&self.heap) {
-                    return self.eval(value);
+                let (value, conditions, otherwise) = &**parts;
+                let mut otherwise = otherwise.as_ref();
+                for condition in conditions.iter().rev() {
+                    if !self.eval(condition)?.is_true(&self.heap) {
+                        return otherwise.map_or(Ok(Val::Undefined), |otherwise| self.eval(otherwise));
+                    }
+                    otherwise = None;
                 }
-                otherwise.as_ref().map_or(Ok(Val::Undefined), |otherwise| self.eval(otherwise))
+                self.eval(value)
             }
             Expr::Chain(base, suffixes) => self.chain(base, suffixes, None),
             simple => self.eval(simple),

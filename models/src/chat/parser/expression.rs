@@ -70,13 +70,17 @@ impl<'s> Parser<'s> {
     /// [`ChatError::Syntax`] if there is none, or it nests too deep.
     pub(super) fn expression(&mut self) -> Read<Expr> {
         self.nested(|parser| {
-            let mut expr = parser.or()?;
-            while parser.word("if") {
-                let condition = parser.or()?;
-                let otherwise = if parser.word("else") { Some(parser.expression()?) } else { None };
-                expr = Expr::If(Box::new((condition, expr, otherwise)));
+            let value = parser.or()?;
+            // Conditions without another value are one list, so that long chains do not nest.
+            let (mut conditions, mut otherwise) = (Vec::new(), None);
+            while otherwise.is_none() && parser.word("if") {
+                conditions.push(parser.or()?);
+                otherwise = if parser.word("else") { Some(parser.expression()?) } else { None };
             }
-            Ok(expr)
+            if conditions.is_empty() {
+                return Ok(value);
+            }
+            Ok(Expr::If(Box::new((value, conditions, otherwise))))
         })
     }
 

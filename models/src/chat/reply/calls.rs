@@ -296,10 +296,11 @@ impl Calls {
             }
             (Part::JsonOrPython, '[') => {
                 let inner = cursor.rest().get(1..).unwrap_or("");
-                match inner.trim_start().chars().next() {
+                let item = inner.trim_start();
+                match item.chars().next() {
+                    _ if inner.len() - item.len() > MAX_SPACE => return Step::Failed,
                     Some('{') => Body::Json(JsonCalls::new(self.syntax.has_late_id())),
                     Some(_) => Body::Python(PythonCalls::new()),
-                    None if inner.len() > MAX_SPACE => return Step::Failed,
                     None => return cursor.more(),
                 }
             }

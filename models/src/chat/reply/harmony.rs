@@ -170,7 +170,8 @@ impl Harmony {
     fn header(&mut self, cursor: &mut Cursor<'_>, tools: &Tools, output: &mut Output) -> bool {
         self.is_first = false;
         let rest = cursor.rest();
-        let found = rest.find(MESSAGE).filter(|n| *n <= MAX_HEADER);
+        let longest = rest.floor_char_boundary(MAX_HEADER + MESSAGE.len());
+        let found = rest.get(..longest).and_then(|front| front.find(MESSAGE));
         let Some(n) = found else {
             if rest.len() <= MAX_HEADER + MESSAGE.len() && !cursor.ended {
                 return false;

@@ -155,7 +155,7 @@ impl TagReader {
     /// Read a name.
     fn name(&mut self, cursor: &mut Cursor<'_>, tags: &Tags) -> Step {
         let name = self.until(cursor, tags.after_name);
-        let len = name.map_or(cursor.at - self.start, str::len);
+        let len = name.map_or_else(|| self.len_before(tags.after_name, cursor), str::len);
         match name {
             _ if len > MAX_NAME => self.fail(cursor),
             None => cursor.more(),
@@ -169,10 +169,15 @@ impl TagReader {
         }
     }
 
+    /// Return the least length of a text whose end may have begun.
+    fn len_before(&self, end: &str, cursor: &Cursor<'_>) -> usize {
+        (cursor.at - self.start).saturating_sub(end.len().saturating_sub(1))
+    }
+
     /// Read the text between name and value.
     fn attributes(&mut self, cursor: &mut Cursor<'_>, tags: &Tags) -> Step {
         let attributes = self.until(cursor, tags.before_value);
-        let len = attributes.map_or(cursor.at - self.start, str::len);
+        let len = attributes.map_or_else(|| self.len_before(tags.before_value, cursor), str::len);
         match attributes {
             _ if len > MAX_ATTRIBUTES => self.fail(cursor),
             None => cursor.more(),

@@ -290,6 +290,8 @@ fn nesting_ends_before_a_small_stack_does() -> Result<(), Box<dyn core::error::E
         alloc::format!("{{{{ {}1 }}}}", "-".repeat(5000)),
         alloc::format!("{{{{ {}1 }}}}", "not ".repeat(5000)),
         alloc::format!("{{{{ {}1 }}}}", "1 if 1 else ".repeat(5000)),
+        alloc::format!("{{{{ 1{} }}}}", " if 1".repeat(200_000)),
+        alloc::format!("{{{{ 1{} ", " if 1".repeat(200_000)),
         alloc::format!("{{{{ {}1 }}}}", "1 + ".repeat(50_000)),
         alloc::format!("{{{{ x{} is defined }}}}", "|default([])".repeat(50_000)),
         alloc::format!("{{{{ x is eq {} }}}}", nested("[", "1", "]", 5000)),
