@@ -149,6 +149,7 @@ impl Hparams {
         let n_bucket = n_bucket(&r, n_block)?;
         let layers = Layers::read(&r, n_embd, n_layer, n_block)?;
         let n_ff = layers.full.iter().map(|layer| layer.n_ff).fold(0, usize::max);
+        let n_head = layers.full.iter().map(|layer| layer.n_head).fold(0, usize::max);
         Ok(Hparams {
             architecture: r.architecture.into(),
             n_vocab: n_vocab(&r)?,
@@ -170,13 +171,14 @@ impl Hparams {
             rope_sections: rotation::sections(&r)?,
             full_attention_interval: r.optional_count("full_attention_interval", MAX_LAYERS)?,
             recurrent_layers: r.per_layer("attention.recurrent_layers", n_block)?,
-            mla: Mla::read(&r)?,
-            max_alibi_bias: r.positive_f32("attention.max_alibi_bias")?,
+            mla: Mla::read(&r, n_head)?,
+            // Files of models whose scores do not fall state 0.
+            max_alibi_bias: r.f32_unless_0("attention.max_alibi_bias")?,
             clamp_kqv: r.positive_f32("attention.clamp_kqv")?,
             temperature: temperature(&r)?,
             value_scale: r.positive_f32("attention.value_scale")?,
             has_parallel_residual: r.gguf.keys()?.optional("use_parallel_residual")?,
-            n_embd_per_layer: n_embd_per_layer(&r)?,
+            n_embd_per_layer: n_embd_per_layer(&r, n_layer)?,
             experts: Experts::read(&r, n_ff)?,
             scales: Scales {
                 embedding: r.positive_f32("embedding_scale")?.unwrap_or(1.0),
@@ -318,11 +320,14 @@ fn temperature(r: &Reader<'_, '_>) -> Result<Option<Temperature>, Error> {
     Ok(Some(Temperature { floor_scale, scale, offset: 0.0 }))
 }
 
-fn n_embd_per_layer(r: &Reader<'_, '_>) -> Result<Option<usize>, Error> {
+/// Return the width of the embeddings of each layer. They lie side by side, which bounds all
+/// together.
+fn n_embd_per_layer(r: &Reader<'_, '_>, n_layer: usize) -> Result<Option<usize>, Error> {
     const KEY: &str = "embedding_length_per_layer_input";
     match r.gguf.keys()?.optional::<u32>(KEY)? {
+        None | Some(0) => Ok(None),
         Some(n) if n > MAX_WIDTH => Err(r.invalid(KEY, n, "at most 2^20")),
-        n => Ok(n.filter(|&n| n > 0).map(|n| n as usize)),
+        Some(n) => r.product(KEY, n_layer, n as usize).map(|()| Some(n as usize)),
     }
 }
 
@@ -388,6 +393,7 @@ mod tests {
             [heads, ("llama.attention.key_length", 1 << 20)],
             [heads, ("llama.attention.value_length", 1 << 20)],
             [("llama.expert_count", 1 << 12), ("llama.feed_forward_length", 1 << 20)],
+            [("llama.block_count", 1 << 12), ("llama.embedding_length_per_layer_input", 1 << 20)],
         ];
         for mut case in cases {
             let width = ("llama.embedding_length", 1 << 13);
@@ -395,6 +401,24 @@ mod tests {
             assert!(error.contains(case[1].0) && error.contains("2^28"), "{error}");
             case[1].1 = 1 << 16;
             assert!(read(&[width, case[0], case[1]]).is_ok());
+        }
+    }
+
+    #[test]
+    fn heads_of_latent_attention_are_bounded_together() {
+        let keys = [
+            "llama.attention.kv_lora_rank",
+            "llama.attention.key_length_mla",
+            "llama.attention.value_length_mla",
+        ];
+        let few = [("llama.attention.head_count", 1 << 12), ("llama.embedding_length", 1 << 13)];
+        let sizes = keys.map(|key| (key, 64));
+        assert!(read(&[&few[..], &sizes].concat()).unwrap().mla.is_some());
+        for i in 0..keys.len() {
+            let mut sizes = sizes;
+            sizes[i].1 = 1 << 20;
+            let error = read(&[&few[..], &sizes].concat()).unwrap_err().to_string();
+            assert!(error.contains(keys[i]) && error.contains("2^28"), "{error}");
         }
     }
 

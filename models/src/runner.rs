@@ -258,6 +258,8 @@ impl Frame<'_> {
             Kind::Columns(columns) => self.columns(step, columns),
             Kind::Join { n_groups, n_x } => self.join(step, n_groups, n_x),
             Kind::Scale { factor } => self.scale(step, factor),
+            Kind::ScaleForLogits { .. } if outputs.are_embeddings() => Ok(()),
+            Kind::ScaleForLogits { factor } => self.scale(step, factor),
             Kind::ScaleByPosition(temperature) => self.scale_by_position(step, temperature, ubatch),
             Kind::Clamp { limit } => self.clamp(step, limit),
             Kind::Activate(activation) => self.activate(step, activation),

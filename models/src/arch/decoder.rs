@@ -234,7 +234,7 @@ impl Decoder {
             return Ok(());
         }
         if self.logit_scale != 1.0 {
-            b.scale(x, self.logit_scale);
+            b.scale_for_logits(x, self.logit_scale);
         }
         b.logits(x, h.n_vocab, self.final_soft_cap)
     }

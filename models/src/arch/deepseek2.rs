@@ -12,7 +12,7 @@ use super::{blocks, decoder::Decoder, mla, rope};
 use crate::{
     error::Error,
     graph::{Builder, Gating, Routing, Scores},
-    hparams::{Hparams, LayerHparams, RopeScaling},
+    hparams::{Hparams, LayerHparams, RopeParams, RopeScaling},
 };
 
 /// Layers of GLM-4.7-Flash, without and with the one that only guesses further tokens.
@@ -23,14 +23,12 @@ const N_VOCAB_FLASH: usize = 154_880;
 pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
     let decoder = Decoder {
         rope: |b, h, layer, pairs| {
-            let scaling = match h.rope.scaling {
-                RopeScaling::Yarn { factor, n_ctx_orig, attn_factor } => {
-                    let attn_factor = attn_factor / (1.0 + 0.1 * libm::logf(factor));
-                    RopeScaling::Yarn { factor, n_ctx_orig, attn_factor }
-                }
-                scaling => scaling,
+            let own = match h.rope.scaling {
+                RopeScaling::Yarn { factor, .. } => 1.0 + 0.1 * libm::logf(factor),
+                _ => 1.0,
             };
-            rope::declare(b, layer, pairs, scaling, &|_| false).map(Some)
+            let params = RopeParams { attn_factor: h.rope.attn_factor / own, ..h.rope };
+            rope::declare(b, layer, pairs, params, &|_| false).map(Some)
         },
         cells: mla::cells,
         scores,
@@ -44,10 +42,10 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
 fn scores(h: &Hparams, layer: &LayerHparams) -> Scores {
     let d_k = h.mla.map_or(layer.d_k, |mla| mla.d_k);
     let factor = match h.rope.scaling {
-        RopeScaling::Yarn { factor, attn_factor, .. } => {
-            attn_factor * (1.0 + h.rope.yarn_log_multiplier * libm::logf(factor))
+        RopeScaling::Yarn { factor, .. } => {
+            h.rope.attn_factor * (1.0 + h.rope.yarn_log_multiplier * libm::logf(factor))
         }
-        _ => 1.0,
+        _ => h.rope.attn_factor,
     };
     Scores::scaled(factor * factor / libm::sqrtf(d_k as f32))
 }

@@ -7,7 +7,7 @@ use super::{decoder::Decoder, mla, rope};
 use crate::{
     error::Error,
     graph::{Builder, Scores},
-    hparams::{Hparams, RopeScaling, Scales},
+    hparams::{Hparams, Scales},
 };
 
 /// Factor of the embeddings.
@@ -32,10 +32,7 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
         embed_scale: embedding,
         residual_scale: residual,
         logit_scale: logit,
-        rope: |b, h, layer, pairs| {
-            let scaling = RopeScaling::Long { n_ctx_orig: h.rope.n_ctx_orig, attn_factor: 1.0 };
-            rope::declare(b, layer, pairs, scaling, &|_| false).map(Some)
-        },
+        rope: rope::long_if_there(b),
         cells: mla::cells,
         scores: |_, layer| Scores::scaled(1.0 / libm::sqrtf(layer.d_k as f32)),
         attention: mla::attention,

@@ -8,20 +8,20 @@ use super::{decoder::Decoder, rope};
 use crate::{
     error::Error,
     graph::Builder,
-    hparams::{Hparams, RopeScaling},
+    hparams::{Hparams, RopeParams, RopeScaling},
 };
 
 pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
     let decoder = Decoder {
         rope: |b, h, layer, pairs| {
-            let scaling = match h.rope.scaling {
-                RopeScaling::Yarn { factor, n_ctx_orig, attn_factor } => {
-                    let taken = 1.0 + 0.1 * h.rope.yarn_log_multiplier * libm::logf(factor);
-                    RopeScaling::Yarn { factor, n_ctx_orig, attn_factor: attn_factor / taken }
+            let taken = match h.rope.scaling {
+                RopeScaling::Yarn { factor, .. } => {
+                    1.0 + 0.1 * h.rope.yarn_log_multiplier * libm::logf(factor)
                 }
-                scaling => scaling,
+                _ => 1.0,
             };
-            rope::declare(b, layer, pairs, scaling, &|_| false).map(Some)
+            let params = RopeParams { attn_factor: h.rope.attn_factor / taken, ..h.rope };
+            rope::declare(b, layer, pairs, params, &|_| false).map(Some)
         },
         ..Decoder::LLAMA
     };

@@ -17,7 +17,7 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
                     pair % (own + sections[3]).max(1) >= own
                 })
             };
-            rope::declare(b, layer, pairs, h.rope.scaling, &is_fixed).map(Some)
+            rope::declare(b, layer, pairs, h.rope, &is_fixed).map(Some)
         },
         ..Decoder::SPLIT
     };

@@ -1,9 +1,10 @@
 //! The rotation of a layer's queries and keys, from the numbers of the file.
 
+use super::decoder;
 use crate::{
     error::Error,
     graph::{Builder, RopeFactors, RopeId, RopeSpec},
-    hparams::{Hparams, LayerHparams, RopeScaling},
+    hparams::{Hparams, LayerHparams, RopeParams, RopeScaling},
 };
 use backstitch_core::rope::{Pairs, Rope, Yarn};
 
@@ -14,7 +15,24 @@ pub(super) fn of_layer(
     layer: &LayerHparams,
     pairs: Pairs,
 ) -> Result<RopeId, Error> {
-    declare(b, layer, pairs, h.rope.scaling, &|_| false)
+    declare(b, layer, pairs, h.rope, &|_| false)
+}
+
+/// Divisors of frequencies in contexts of the original length.
+const SHORT: &str = "rope_factors_short.weight";
+/// Divisors of frequencies in longer contexts.
+const LONG: &str = "rope_factors_long.weight";
+
+/// Return the rotation of an architecture whose files need not name a scaling: where they have
+/// divisors for short and for long contexts, these are used. To be called in front of the layers.
+pub(super) fn long_if_there(b: &Builder<'_, '_>) -> decoder::Rope {
+    if !b.has(SHORT) {
+        return |b, h, layer, pairs| of_layer(b, h, layer, pairs).map(Some);
+    }
+    |b, h, layer, pairs| {
+        let scaling = RopeScaling::Long { n_ctx_orig: h.rope.n_ctx_orig };
+        declare(b, layer, pairs, RopeParams { scaling, ..h.rope }, &|_| false).map(Some)
+    }
 }
 
 /// Declare the rotation of a layer that has a window, or of any layer of a model without windows.
@@ -36,8 +54,9 @@ pub(super) fn stretched_where_full(
     layer: &LayerHparams,
     pairs: Pairs,
 ) -> Result<Option<RopeId>, Error> {
-    let scaling = if layer.window.is_some() { RopeScaling::None } else { h.rope.scaling };
-    declare(b, layer, pairs, scaling, &|_| false).map(Some)
+    let usual = RopeParams { scaling: RopeScaling::None, attn_factor: 1.0, ..h.rope };
+    let params = if layer.window.is_some() { usual } else { h.rope };
+    declare(b, layer, pairs, params, &|_| false).map(Some)
 }
 
 /// Declare the rotation of three layers, but none of each fourth.
@@ -61,7 +80,7 @@ pub(super) fn interleaved(
     pairs: Pairs,
 ) -> Result<Option<RopeId>, Error> {
     let is_fixed = |pair| h.rope_sections.is_some_and(|sections| is_unclaimed(sections, pair));
-    declare(b, layer, pairs, h.rope.scaling, &is_fixed).map(Some)
+    declare(b, layer, pairs, h.rope, &is_fixed).map(Some)
 }
 
 /// Return true if a pair of dimensions belongs to none of the three axes of position. The axes take
@@ -80,28 +99,27 @@ pub(super) fn unstretched(
     b.rope(RopeSpec { rope: plain(layer, pairs), factors: RopeFactors::None, is_fixed: &|_| false })
 }
 
-/// Declare the rotation of a layer with a scaling of the caller's; pairs of dimensions for which
+/// Declare the rotation of a layer with parameters of the caller's; pairs of dimensions for which
 /// `is_fixed` holds do not turn.
 pub(super) fn declare(
     b: &mut Builder<'_, '_>,
     layer: &LayerHparams,
     pairs: Pairs,
-    scaling: RopeScaling,
+    params: RopeParams,
     is_fixed: &dyn Fn(usize) -> bool,
 ) -> Result<RopeId, Error> {
-    let plain = plain(layer, pairs);
+    let plain = Rope { attn_factor: params.attn_factor, ..plain(layer, pairs) };
     let mut factors = RopeFactors::Optional("rope_freqs.weight");
-    let rope = match scaling {
+    let rope = match params.scaling {
         RopeScaling::None => plain,
         RopeScaling::Linear { factor } => Rope { freq_scale: 1.0 / factor, ..plain },
-        RopeScaling::Yarn { factor, n_ctx_orig, attn_factor } => {
-            let yarn = Yarn { ext_factor: 1.0, beta_fast: 32.0, beta_slow: 1.0, n_ctx_orig };
-            Rope { freq_scale: 1.0 / factor, attn_factor, yarn: Some(yarn), ..plain }
+        RopeScaling::Yarn { factor, n_ctx_orig, beta_fast, beta_slow } => {
+            let yarn = Yarn { ext_factor: 1.0, beta_fast, beta_slow, n_ctx_orig };
+            Rope { freq_scale: 1.0 / factor, yarn: Some(yarn), ..plain }
         }
-        RopeScaling::Long { n_ctx_orig, attn_factor } => {
-            let (short, long) = ("rope_factors_short.weight", "rope_factors_long.weight");
-            factors = RopeFactors::ByLength { short, long, n_ctx_orig };
-            Rope { attn_factor, ..plain }
+        RopeScaling::Long { n_ctx_orig } => {
+            factors = RopeFactors::ByLength { short: SHORT, long: LONG, n_ctx_orig };
+            plain
         }
     };
     b.rope(RopeSpec { rope, factors, is_fixed })

@@ -156,8 +156,8 @@ pub(super) enum Expr {
     And(Vec<Expr>),
     /// `a or b`: the first value that is true, or the last.
     Or(Vec<Expr>),
-    /// `value if condition else other`: value, conditions, and the other value, which belongs to the
-    /// last condition. `value if a if b` has two conditions, of which the last is the first to ask.
+    /// `value if condition else other`: value, conditions, and the other value, which belongs to
+    /// the last condition. `value if a if b` has two conditions, and the last is asked first.
     If(Box<(Expr, Vec<Expr>, Option<Expr>)>),
     /// An expression with the suffixes that apply to it, in order.
     Chain(Box<Expr>, Vec<Suffix>),

@@ -181,6 +181,11 @@ pub enum Kind {
         /// The factor.
         factor: f32,
     },
+    /// `x *= factor`, but where embeddings are asked for in the place of logits. Changes x.
+    ScaleForLogits {
+        /// The factor.
+        factor: f32,
+    },
     /// `x *= f(position)`, row by row. Changes x.
     ScaleByPosition(Temperature),
     /// `x = max(-limit, min(limit, x))`. Changes x.

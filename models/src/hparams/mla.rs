@@ -21,14 +21,20 @@ pub struct Mla {
 }
 
 impl Mla {
-    /// Read the sizes, if the file has compressed keys and values.
-    pub(super) fn read(r: &Reader<'_, '_>) -> Result<Option<Self>, Error> {
+    /// Read the sizes, if the file has compressed keys and values. No layer has more than `n_head`
+    /// heads.
+    pub(super) fn read(r: &Reader<'_, '_>, n_head: usize) -> Result<Option<Self>, Error> {
+        const RANK: &str = "attention.kv_lora_rank";
         const ABSORBED: &str = "attention.key_length_mla";
-        let Some(kv_rank) = r.optional_count("attention.kv_lora_rank", MAX_WIDTH)? else { return Ok(None) };
+        let Some(kv_rank) = r.optional_count(RANK, MAX_WIDTH)? else { return Ok(None) };
+        r.product(RANK, n_head, kv_rank)?;
         let d_k = r.optional_count(ABSORBED, MAX_WIDTH)?;
-        let length = |own, usual| match r.optional_count(own, MAX_WIDTH)? {
-            Some(n) => Ok(n),
-            None => r.count(usual, MAX_WIDTH),
+        let length = |own, usual| {
+            let (key, n) = match r.optional_count(own, MAX_WIDTH)? {
+                Some(n) => (own, n),
+                None => (usual, r.count(usual, MAX_WIDTH)?),
+            };
+            r.product(key, n_head, n).map(|()| n)
         };
         Ok(Some(Mla {
             q_rank: r.optional_count("attention.q_lora_rank", MAX_WIDTH)?,

@@ -74,7 +74,7 @@ impl<'g, 'a> Reader<'g, 'a> {
         // u64: the product may not fit a 32-bit usize.
         match n as u64 * width as u64 {
             0..=MAX_PRODUCT => Ok(()),
-            _ => Err(self.invalid(key, width, "at most 2^28 in all heads or experts together")),
+            _ => Err(self.invalid(key, width, "at most 2^28 in all heads, layers or experts together")),
         }
     }
 
@@ -110,6 +110,14 @@ impl<'g, 'a> Reader<'g, 'a> {
         match self.gguf.keys()?.optional::<f32>(key)? {
             Some(x) if !x.is_finite() => Err(self.invalid(key, x, "a finite number")),
             x => Ok(x),
+        }
+    }
+
+    /// Return a number above 0; 0 stands for none.
+    pub(super) fn f32_unless_0(&self, key: &'static str) -> Result<Option<f32>, Error> {
+        match self.optional_f32(key)? {
+            Some(x) if x < 0.0 => Err(self.invalid(key, x, "a number from 0 up")),
+            x => Ok(x.filter(|&x| x > 0.0)),
         }
     }
 

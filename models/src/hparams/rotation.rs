@@ -19,6 +19,8 @@ use alloc::vec::Vec;
 pub struct RopeParams {
     /// The change of frequencies for contexts longer than trained.
     pub scaling: RopeScaling,
+    /// Factor of sines and cosines, on top of YaRN's own.
+    pub attn_factor: f32,
     /// `rope.scaling.finetuned`; in files of some architectures it tells if anything rotates at
     /// all.
     pub finetuned: Option<bool>,
@@ -35,7 +37,8 @@ pub struct RopeParams {
 /// use backstitch_models::RopeScaling;
 ///
 /// // 32768 tokens in training, four times as many in use.
-/// let scaling = RopeScaling::Yarn { factor: 4.0, n_ctx_orig: 32768, attn_factor: 1.0 };
+/// let scaling =
+///     RopeScaling::Yarn { factor: 4.0, n_ctx_orig: 32768, beta_fast: 32.0, beta_slow: 1.0 };
 /// assert_ne!(scaling, RopeScaling::None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,16 +56,17 @@ pub enum RopeScaling {
         factor: f32,
         /// Context length before the change.
         n_ctx_orig: u32,
-        /// Factor of sines and cosines on top of YaRN's own.
-        attn_factor: f32,
+        /// Frequencies that turn more often than this in that context are kept.
+        beta_fast: f32,
+        /// Frequencies that turn less often than this in that context are divided by all of
+        /// `factor`.
+        beta_slow: f32,
     },
     /// LongRoPE (Ding et al., 2024, arXiv 2402.13753): each frequency has a divisor, one in
     /// contexts of the original length and another in longer ones. The file has them as tensors.
     Long {
         /// The longest context with the first divisors.
         n_ctx_orig: u32,
-        /// Factor of sines and cosines.
-        attn_factor: f32,
     },
 }
 
@@ -71,6 +75,8 @@ impl RopeParams {
         let finetuned = r.gguf.keys()?.optional("rope.scaling.finetuned")?;
         Ok(RopeParams {
             scaling: RopeScaling::read(r)?,
+            // Whatever the type of the scaling: files with divisors of frequencies may name none.
+            attn_factor: r.positive_f32("rope.scaling.attn_factor")?.unwrap_or(1.0),
             finetuned,
             n_ctx_orig: n_ctx_orig(r)?,
             yarn_log_multiplier: r.optional_f32("rope.scaling.yarn_log_multiplier")?.unwrap_or(0.0),
@@ -90,13 +96,17 @@ impl RopeScaling {
     fn read(r: &Reader<'_, '_>) -> Result<Self, Error> {
         let own = r.positive_f32("rope.scaling.factor")?;
         let factor = own.or(r.positive_f32("rope.scale_linear")?).unwrap_or(1.0);
-        let attn_factor = r.positive_f32("rope.scaling.attn_factor")?.unwrap_or(1.0);
         match r.gguf.keys()?.optional::<&str>("rope.scaling.type")? {
             // Files from before the key existed state a factor alone.
             None | Some("linear") if factor != 1.0 => Ok(RopeScaling::Linear { factor }),
             None | Some("none" | "linear") => Ok(RopeScaling::None),
-            Some("yarn") => Ok(RopeScaling::Yarn { factor, n_ctx_orig: n_ctx_orig(r)?, attn_factor }),
-            Some("longrope") => Ok(RopeScaling::Long { n_ctx_orig: n_ctx_orig(r)?, attn_factor }),
+            Some("yarn") => Ok(RopeScaling::Yarn {
+                factor,
+                n_ctx_orig: n_ctx_orig(r)?,
+                beta_fast: r.optional_f32("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
+                beta_slow: r.optional_f32("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
+            }),
+            Some("longrope") => Ok(RopeScaling::Long { n_ctx_orig: n_ctx_orig(r)? }),
             Some(other) => Err(r.invalid("rope.scaling.type", other, "none, linear, yarn or longrope")),
         }
     }

@@ -65,6 +65,12 @@ impl Builder<'_, '_> {
         self.push(Step::new("scale", Kind::Scale { factor }).changing(x));
     }
 
+    /// Change `x` to `x * factor` in front of the scores of the vocabulary; where embeddings are
+    /// asked for in their place, `x` stays.
+    pub fn scale_for_logits(&mut self, x: Value, factor: f32) {
+        self.push(Step::new("scale", Kind::ScaleForLogits { factor }).changing(x));
+    }
+
     /// Change `x` by the factor that the tensor `name` holds, if the file has it.
     ///
     /// # Errors
