@@ -152,7 +152,8 @@ impl<'a> Target<'a> {
         fs::canonicalize(self.path).unwrap_or_else(|_| self.path.into())
     }
 
-    /// Write a new file beside the old one and put it in its place atomically.
+    /// Write a new file beside the old one and put it in its place atomically. Its content is on
+    /// the disk before it gets the name, so that a loss of power leaves the old file or the new.
     ///
     /// # Errors
     /// - [`Error::Write`] if writing fails.
@@ -172,7 +173,9 @@ impl<'a> Target<'a> {
         if let Some(old) = old.filter(|_| readers == Readers::Usual) {
             file.set_permissions(old.permissions()).map_err(failed)?;
         }
+        let synced = file.try_clone().map_err(failed)?;
         let written = content(file).map_err(failed)?;
+        synced.sync_all().map_err(failed)?;
         // Other programs may have written there meanwhile.
         self.check_replaceable()?;
         temporary.rename(&path).map_err(failed)?;

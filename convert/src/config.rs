@@ -9,6 +9,11 @@ use crate::json::{parse, read_file, shown};
 
 /// Most layers of a model.
 const MAX_LAYERS: u64 = 4096;
+/// Most dimensions of a head. Factors of the rotary embedding are made for each, so the number must
+/// not size an allocation unchecked.
+const MAX_HEAD_DIM: usize = 65536;
+/// Names of the key that holds the width of the model.
+const WIDTH: &[&str] = &["hidden_size", "n_embd", "dim", "d_model", "n_embed"];
 
 /// The numbers of a model. Those of a nested text model stand beside the others.
 #[derive(Clone, Debug)]
@@ -190,18 +195,31 @@ impl Config {
     /// # Errors
     /// [`Error::Key`] if it is missing or 0.
     pub(crate) fn width(&self) -> Result<usize, Error> {
-        self.size(&["hidden_size", "n_embd", "dim", "d_model", "n_embed"])
+        self.size(WIDTH)
     }
 
     /// Return the number of dimensions of a head.
     ///
     /// # Errors
-    /// [`Error::Key`] if the numbers that say so are missing or 0.
+    /// [`Error::Key`] if the numbers that say so are missing or 0, or it is beyond 65536.
     pub(crate) fn head_dim(&self) -> Result<usize, Error> {
         if self.get(&["head_dim"]).is_some() {
-            return self.size(&["head_dim"]);
+            return self.head_dim_of(&["head_dim"]);
         }
-        Ok(self.width()? / self.n_heads()?)
+        let dim = self.width()? / self.n_heads()?;
+        if dim > MAX_HEAD_DIM {
+            return Err(self.wrong(WIDTH, "at most 65536 for each head"));
+        }
+        Ok(dim)
+    }
+
+    /// Return the number of dimensions of a head, as one of these keys says.
+    ///
+    /// # Errors
+    /// [`Error::Key`] if it is missing, 0 or beyond 65536.
+    pub(crate) fn head_dim_of(&self, keys: &[&str]) -> Result<usize, Error> {
+        let dim = self.size(keys)?;
+        if dim > MAX_HEAD_DIM { Err(self.wrong(keys, "at most 65536")) } else { Ok(dim) }
     }
 
     /// Return the parameters of the rotary embedding of full attention.

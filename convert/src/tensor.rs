@@ -138,6 +138,14 @@ impl Tensor {
         if self.shape.len() == rank { Ok(self) } else { Err(self.misfit(format!("{rank} dimensions"))) }
     }
 
+    /// Return the tensor if it has elements.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if a dimension is 0.
+    pub(crate) fn expect_elements(self) -> Result<Self, Error> {
+        if self.n_elements() == 0 { Err(self.misfit("no dimension of 0")) } else { Ok(self) }
+    }
+
     fn of(&self, shape: Vec<usize>, node: Node) -> Self {
         Self { name: self.name.clone(), shape, half: self.half, node: Rc::new(node) }
     }

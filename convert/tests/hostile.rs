@@ -159,3 +159,47 @@ fn weights_that_are_no_numbers_or_become_none_are_refused() {
         assert!(found.starts_with(wanted), "{found}\nwanted: {wanted}");
     }
 }
+
+/// Replace the tensors of the folder by one file with this header and no data.
+fn set_tensors(folder: &Path, header: &Value) {
+    folder::SHARDS.iter().for_each(|shard| fs::remove_file(folder.join(shard)).unwrap());
+    fs::remove_file(folder.join("model.safetensors.index.json")).unwrap();
+    let header = header.to_string();
+    let bytes = [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat();
+    fs::write(folder.join("model.safetensors"), bytes).unwrap();
+}
+
+#[test]
+fn empty_tensors_cannot_claim_experts() {
+    // A dimension of 0 needs no data, whatever the others are: no loop may run over them.
+    for path in ["down_proj", "gate_up_proj"] {
+        let error = refused(|folder| {
+            set(folder, "architectures", json!(["GptOssForCausalLM"]));
+            set(folder, "num_local_experts", json!(4));
+            set(folder, "num_experts_per_tok", json!(2));
+            set(folder, "sliding_window", json!(16));
+            let empty = |shape: &[u64]| json!({"dtype": "U8", "shape": shape, "data_offsets": [0, 0]});
+            let name = |kind: &str| format!("model.layers.0.mlp.experts.{path}_{kind}");
+            let (blocks, scales) = (empty(&[1 << 40, 0, 1, 16]), empty(&[1 << 40, 0, 1]));
+            set_tensors(folder, &json!({ name("blocks"): blocks, name("scales"): scales }));
+        });
+        assert!(error.to_string().ends_with("wanted no dimension of 0"), "{path}: {error}");
+    }
+}
+
+#[test]
+fn heads_of_absurdly_many_dimensions_are_refused() {
+    // Factors of the rotary embedding are made for each dimension.
+    let rope = json!({"rope_type": "llama3", "rope_theta": 1e4});
+    for key in ["head_dim", "hidden_size"] {
+        let error = refused(|folder| {
+            set(folder, "architectures", json!(["LlamaForCausalLM"]));
+            set(folder, "rope_scaling", rope.clone());
+            if key == "hidden_size" {
+                set(folder, "head_dim", Value::Null);
+            }
+            set(folder, key, json!(i32::MAX));
+        });
+        assert!(error.to_string().contains("wanted at most 65536"), "{key}: {error}");
+    }
+}

@@ -31,6 +31,8 @@ pub struct Defaults<'a> {
     pub path: &'a str,
     /// Names of the options that were typed: "--temp", "-n".
     pub typed: &'a [String],
+    /// Number of words that were typed for positional arguments.
+    pub n_positional: usize,
     /// Returns a variable of the environment.
     pub variable: &'a dyn Fn(&str) -> Option<OsString>,
 }
@@ -75,7 +77,8 @@ impl Defaults<'_> {
 
     /// Return true if a default may set this option: nothing that was typed excludes it.
     fn may_set(&self, arg: &Arg) -> bool {
-        let mut typed = self.typed.iter().filter_map(|name| known(self.command, name));
+        let positional = self.command.get_positionals().take(self.n_positional);
+        let mut typed = self.typed.iter().filter_map(|name| known(self.command, name)).chain(positional);
         let excludes = |one: &Arg, other: &Arg| {
             self.command.get_arg_conflicts_with(one).iter().any(|arg| arg.get_id() == other.get_id())
         };
@@ -185,7 +188,8 @@ mod tests {
         let typed: Vec<String> = typed.iter().map(|name| (*name).into()).collect();
         let variable =
             |name: &str| variables.iter().find(|(other, _)| *other == name).map(|(_, value)| value.into());
-        let defaults = Defaults { root: &root, command, path, typed: &typed, variable: &variable };
+        let defaults =
+            Defaults { root: &root, command, path, typed: &typed, n_positional: 0, variable: &variable };
         let words = defaults.words(Some(config.as_os_str()))?;
         Ok(words.into_iter().map(|word| word.into_string().unwrap()).collect())
     }

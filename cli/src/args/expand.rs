@@ -36,6 +36,8 @@ const LONG_SHORTS: [(&str, &str); 15] = [
 /// The option that names the configuration file. It is read here, because the file comes before
 /// clap, which knows it for the help alone.
 const CONFIG: &str = "--config";
+/// Error about a `--config` that is the last word.
+const NO_CONFIG: &str = "--config needs the name of a file";
 
 /// The command that takes options from llama-server's environment variables.
 const SERVE: &str = "serve";
@@ -66,7 +68,7 @@ pub fn expand(
     let mut words = words.into_iter().collect::<Vec<_>>().into_iter().peekable();
     let mut done = Expanded::default();
     done.words.extend(words.next());
-    let (command, path) = descend(&root, &mut words, &mut done.words);
+    let (command, path, config) = descend(&root, &mut words, &mut done.words)?;
     done.command.clone_from(&path);
     if let Some(first) = words.peek().and_then(|word| word.to_str())
         && path.is_empty()
@@ -89,29 +91,51 @@ pub fn expand(
     }
     let read = Reader { command, path: &path, words, read: Read::default() }.read()?;
     if !path.is_empty() {
-        let typed = &read.options;
-        let defaults = Defaults { root: &root, command, path: &path, typed, variable };
-        done.words.extend(defaults.words(read.config.as_deref())?);
+        let (typed, n_positional) = (&read.options, read.n_positional);
+        let defaults = Defaults { root: &root, command, path: &path, typed, n_positional, variable };
+        done.words.extend(defaults.words(read.config.or(config).as_deref())?);
     }
     done.words.extend(read.words);
     done.notes.extend(read.notes);
     Ok(done)
 }
 
-/// Find the command that the first words name, and move those words to `done`. Returns the command
-/// and its name, which is empty for the program itself.
+/// Find the command that the first words name, and move those words to `done`. Returns the command,
+/// its name, which is empty for the program itself, and the value of the last `--config` before the
+/// end of that name.
+///
+/// # Errors
+/// One line about a `--config` without a value.
 fn descend<'a>(
     root: &'a Command,
     words: &mut Peekable<IntoIter<OsString>>,
     done: &mut Vec<OsString>,
-) -> (&'a Command, String) {
-    let (mut command, mut path) = (root, String::new());
-    while let Some(next) = words.peek().and_then(|word| command.find_subcommand(word)) {
-        path = format!("{path} {}", next.get_name()).trim_start().into();
-        command = next;
-        done.extend(words.next());
+) -> Result<(&'a Command, String, Option<OsString>), String> {
+    let (mut command, mut path, mut config) = (root, String::new(), None);
+    // Behind the name of a command without subcommands, options are that command's.
+    while command.has_subcommands()
+        && let Some(word) = words.peek()
+    {
+        if let Some(next) = command.find_subcommand(word) {
+            path = format!("{path} {}", next.get_name()).trim_start().into();
+            command = next;
+            done.extend(words.next());
+        } else if let Some(value) = word.to_str().and_then(config_value) {
+            let value = value.map(OsString::from);
+            words.next();
+            config = Some(value.or_else(|| words.next()).ok_or(NO_CONFIG)?);
+        } else {
+            break;
+        }
     }
-    (command, path)
+    Ok((command, path, config))
+}
+
+/// Return the value in a word that is the option `--config`: none if the value is the next word.
+/// Returns `None` for another word.
+fn config_value(word: &str) -> Option<Option<&str>> {
+    let rest = word.strip_prefix(CONFIG)?;
+    if rest.is_empty() { Some(None) } else { rest.strip_prefix('=').map(Some) }
 }
 
 /// The words that were typed after the name of a command.
@@ -121,6 +145,8 @@ struct Read {
     words: Vec<OsString>,
     /// Names of the command's options among them: "--temp", "-n".
     options: Vec<String>,
+    /// Number of words among them that belong to no option.
+    n_positional: usize,
     /// The value of the last `--config`, which is not among the words.
     config: Option<OsString>,
     /// Notes about options that were dropped.
@@ -148,10 +174,15 @@ impl Reader<'_> {
             match word.to_str() {
                 Some("--") => {
                     self.read.words.push(word);
+                    let n_before = self.read.words.len();
                     self.read.words.extend(self.words.by_ref());
+                    self.read.n_positional += self.read.words.len() - n_before;
                 }
                 Some(text) if is_option(text) => self.option(text)?,
-                _ => self.read.words.push(word),
+                _ => {
+                    self.read.words.push(word);
+                    self.read.n_positional += 1;
+                }
             }
         }
         Ok(self.read)
@@ -162,9 +193,9 @@ impl Reader<'_> {
         let (name, value) = text.split_at(text.find('=').unwrap_or(text.len()));
         let long = LONG_SHORTS.into_iter().find(|(short, _)| *short == name).map(|(_, long)| long);
         let name = long.filter(|long| known(self.command, long).is_some()).unwrap_or(name);
-        if name == CONFIG {
-            let value = value.strip_prefix('=').map(OsString::from).or_else(|| self.words.next());
-            self.read.config = Some(value.ok_or("--config needs the name of a file")?);
+        if let Some(value) = config_value(text) {
+            let value = value.map(OsString::from).or_else(|| self.words.next());
+            self.read.config = Some(value.ok_or(NO_CONFIG)?);
             return Ok(());
         }
         if let Some(arg) = known(self.command, name) {

@@ -173,7 +173,7 @@ pub const FLAGS: &[Flag] = &[
     ),
     flag(&["--no-host"], Nothing, CPU),
     flag(&["--check-tensors"], Nothing, Ignored("every size in a model file is always checked")),
-    flag(&["--warmup", "--no-warmup"], Nothing, Ignored("nothing is warmed up")),
+    flag(&["--warmup", "--no-warmup"], Nothing, Ignored("`bench` always warms up, other commands never")),
     // Attention and context. RoPE parameters would change the result, so they are refused.
     flag(&["-fa", "--flash-attn"], ON_OFF, Ignored("attention is always computed in one pass")),
     flag(&["-no-fa", "--no-flash-attn"], Nothing, Ignored("attention is always computed in one pass")),
@@ -339,5 +339,5 @@ pub const FLAGS: &[Flag] = &[
     flag(&["--log-verbose"], Nothing, LOGS),
     flag(&["--usage"], Nothing, Refused("--help shows every option")),
     flag(&["--version"], Nothing, Refused("`backstitch --version` tells it")),
-    flag(&["--completion-bash"], Nothing, Refused("there are no completions for shells")),
+    flag(&["--completion-bash"], Nothing, Refused("`backstitch completions bash` prints them")),
 ];

@@ -74,6 +74,52 @@ fn the_value_of_an_option_is_no_option() {
 }
 
 #[test]
+fn a_typed_argument_excludes_defaults_that_it_conflicts_with() {
+    let variable = |name: &str| match name {
+        "BACKSTITCH_MODEL" => Some("a.gguf".into()),
+        "BACKSTITCH_FILE" => Some("a.txt".into()),
+        _ => None,
+    };
+    let expanded = |text: &str| expand(words(text), &variable).unwrap().words;
+    let model = ["backstitch", "inspect", "--model", "a.gguf", "--json"];
+    assert_eq!(expanded("backstitch inspect --json"), model);
+    for line in ["backstitch inspect b.gguf", "backstitch inspect -- b.gguf"] {
+        assert_eq!(expanded(line), words(line).collect::<Vec<_>>());
+        assert!(Cli::try_parse_from(expanded(line)).is_ok(), "{line}");
+    }
+    // The model does not conflict with the text, the file of texts does.
+    assert!(!expanded("backstitch embed text").contains(&"a.txt".into()));
+    assert!(expanded("backstitch embed text").contains(&"a.gguf".into()));
+    assert!(expanded("backstitch embed").contains(&"a.txt".into()));
+}
+
+#[test]
+fn a_configuration_file_may_be_named_before_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.into_os_string().into_string().unwrap()
+    };
+    let (a, b) = (write("a.toml", "threads = 4"), write("b.toml", "threads = 5"));
+    let expanded =
+        |line: &[&str]| expand(line.iter().map(OsString::from), &no_variable).map(|done| done.words);
+    let wanted = |threads: &str| ["backstitch", "run", "--threads", threads, "-p", "hi"].map(OsString::from);
+    let before = format!("--config={a}");
+    assert_eq!(expanded(&["backstitch", "--config", &a, "run", "-p", "hi"]).unwrap(), wanted("4"));
+    assert_eq!(expanded(&["backstitch", &before, "run", "-p", "hi"]).unwrap(), wanted("4"));
+    // The last one counts.
+    let both = ["backstitch", &before, "run", "--config", &b, "-p", "hi"];
+    assert_eq!(expanded(&both).unwrap(), wanted("5"));
+    assert!(expanded(&["backstitch", "--config"]).unwrap_err().contains("needs the name of a file"));
+    let missing = expanded(&["backstitch", "state", "--config", "none.toml", "inspect", "a.bst"]);
+    assert!(missing.unwrap_err().starts_with("none.toml: "));
+    assert!(
+        expanded(&["backstitch", "--config", &a, "-p", "hi"]).unwrap_err().contains("must follow a command")
+    );
+}
+
+#[test]
 fn sampling_defaults_are_those_of_the_library() {
     let args = run("").sampling;
     let library = backstitch_models::sampler::Settings::default();

@@ -63,14 +63,10 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
     if args.verbose {
         chat.session.machine(args.context.n_threads).iter().for_each(|line| note("note", line));
     }
-    if let Some(prompt) = &args.prompt {
-        chat.say(escaped(prompt, args.escape))?;
+    match chat.converse() {
+        Ok(()) => chat.end(),
+        Err(error) => Err(chat.break_off(error)),
     }
-    if chat.terminal {
-        note("note", "type a message, or /help");
-    }
-    while chat.turn()?.is_continue() {}
-    chat.end()
 }
 
 /// Make a chat, or restore one.
@@ -166,6 +162,35 @@ struct Chat<'a> {
 }
 
 impl Chat<'_> {
+    /// Answer the prompt of the command line, and then messages until there are no more.
+    fn converse(&mut self) -> Result<(), Error> {
+        if let Some(prompt) = &self.args.prompt {
+            self.say(escaped(prompt, self.args.escape))?;
+        }
+        if self.terminal {
+            note("note", "type a message, or /help");
+        }
+        while self.turn()?.is_continue() {}
+        Ok(())
+    }
+
+    /// Save the chat after an error of the terminal, which ends it and leaves its conversations as
+    /// they were: the reader of the output went away, for example, as `head` does. Returns the
+    /// error to end with. That a reader went away is no failure, but a failed save is.
+    fn break_off(&mut self, error: Error) -> Error {
+        if !matches!(error, Error::Terminal(_)) || !self.is_unsaved() {
+            return error;
+        }
+        match self.save_after_answer() {
+            Err(failed) if error.is_closed_pipe() => failed,
+            Err(failed) => {
+                note("warning", crate::error::chain(&failed));
+                error
+            }
+            Ok(()) => error,
+        }
+    }
+
     /// Wait for a message or a command, and carry it out. Breaks at the end of the conversation.
     fn turn(&mut self) -> Result<ControlFlow<()>, Error> {
         match self.input.read("")? {

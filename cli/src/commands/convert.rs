@@ -88,7 +88,7 @@ fn beside(folder: &Path) -> Result<PathBuf, Error> {
     Ok(parent.unwrap_or_default().join(name))
 }
 
-/// Write the file and sync it to the disk. Returns its size.
+/// Write the file. Returns its size.
 fn write(target: &Target<'_>, plan: &mut Plan) -> Result<u64, Error> {
     let progress = Progress::bytes("converting");
     let mut failure = None;
@@ -108,7 +108,6 @@ fn write_plan(plan: &mut Plan, file: &File, progress: &Progress) -> Result<u64, 
     plan.write(&mut out, |done, total| progress.set(done, total))?;
     out.flush()?;
     drop(out);
-    file.sync_all()?;
     Ok(file.metadata()?.len())
 }
 

@@ -55,10 +55,7 @@ pub fn run(args: &ImatrixArgs) -> Result<(), Error> {
     let imatrix = collected.map_err(of_quantizer)?;
     drop(progress);
     let file = imatrix.to_bytes().map_err(of_quantizer)?;
-    target.write(|mut out| {
-        out.write_all(&file)?;
-        out.sync_all()
-    })?;
+    target.write(|mut out| out.write_all(&file))?;
     let mut out = Output::new(args.json);
     if out.is_json() {
         let output = args.output.display().to_string();

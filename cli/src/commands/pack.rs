@@ -52,13 +52,13 @@ pub fn run(args: &PackArgs) -> Result<(), Error> {
     Ok(out.flush()?)
 }
 
-/// Write the packed model and sync it to the disk. Returns the size of the file.
+/// Write the packed model. Returns the size of the file.
 fn write(file: File, writer: &Writer<'_>, progress: &mut dyn FnMut(u64)) -> io::Result<u64> {
     let file = BufWriter::with_capacity(1 << 20, file);
     let mut out = Counted { file, n: 0, progress };
     writer.write_to(&mut out)?;
     let n = out.n;
-    out.file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    out.file.into_inner().map_err(io::IntoInnerError::into_error)?;
     Ok(n)
 }
 

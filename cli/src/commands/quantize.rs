@@ -99,7 +99,7 @@ fn write(
             progress.set(done, total);
         });
         match quantized {
-            Ok(()) => sync(file),
+            Ok(()) => flush(file),
             Err(QuantizeError::Io(error)) => Err(error),
             Err(error) => {
                 refused = Some(error);
@@ -113,10 +113,9 @@ fn write(
     }
 }
 
-/// Sync the file to the disk. Returns its size.
-fn sync(file: BufWriter<File>) -> io::Result<u64> {
+/// Write what is buffered. Returns the size of the file.
+fn flush(file: BufWriter<File>) -> io::Result<u64> {
     let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-    file.sync_all()?;
     Ok(file.metadata()?.len())
 }
 

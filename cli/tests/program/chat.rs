@@ -372,3 +372,42 @@ fn unknown_commands_are_not_sent_to_the_model() {
     assert_eq!(outcome.code, Some(1));
     assert!(outcome.stderr.ends_with("error: 1 command failed\n"), "{}", outcome.stderr);
 }
+
+/// Start a chat whose answer only its reader or a signal ends, and read the beginning of it.
+#[cfg(unix)]
+fn begun(model: &NamedTempFile, saved: &std::path::Path) -> (std::process::Child, std::process::ChildStdout) {
+    use std::io::{Read, Write};
+    // Token 0 would end the answer.
+    let endless = ["-n", "-1", "-c", "20000", "-t", "1", "--logit-bias", "0-inf"];
+    let args = ["chat", "-m", arg(model.path()), "--save", arg(saved)];
+    let mut chat = super::program(&[&args[..], &endless].concat());
+    let mut child = chat.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"The cat sat\n").unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut [0; 20]).unwrap();
+    (child, stdout)
+}
+
+#[cfg(unix)]
+#[test]
+fn what_was_answered_is_saved_when_the_reader_goes_away_or_a_signal_comes() {
+    let (model, folder) = (model(), tempfile::tempdir().unwrap());
+    for (ending, code) in [("closed", 0), ("interrupted", 130)] {
+        let saved = folder.path().join(ending);
+        let (mut child, stdout) = begun(&model, &saved);
+        let kept = (code == 130).then_some(stdout);
+        if kept.is_some() {
+            let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+            assert!(kill.unwrap().success());
+        }
+        // The program must not wait for a full pipe.
+        if let Some(mut stdout) = kept {
+            std::io::copy(&mut stdout, &mut std::io::sink()).unwrap();
+        }
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{ending}");
+        let listed = talk(&model, &["--restore", arg(&saved)], "/list\n").ok();
+        let lines: Vec<_> = listed.lines().collect();
+        assert_eq!(lines.first(), Some(&"  1 user      The cat sat"), "{ending}: {listed}");
+        assert!(lines.get(1).is_some_and(|line| line.starts_with("    assistant")), "{ending}: {listed}");
+    }
+}

@@ -144,7 +144,7 @@ fn rename_fourth(_: &Config, name: String) -> Option<String> {
 
 /// Return the number of dimensions of heads of full attention.
 fn full_head_dim(config: &Config) -> Result<usize, Error> {
-    config.size(&["global_head_dim", "head_dim"])
+    config.head_dim_of(&["global_head_dim", "head_dim"])
 }
 
 /// Set the keys of Gemma 4, which differ by layer.

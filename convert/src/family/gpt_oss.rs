@@ -74,7 +74,8 @@ fn join_blocks(tensors: &mut Tensors) -> Result<(), Error> {
     Ok(())
 }
 
-/// Take the blocks and the scales of a layer.
+/// Take the blocks and the scales of a layer. Neither is empty: an empty tensor needs no data, so
+/// its shape could claim any number of experts.
 fn pair(tensors: &mut Tensors, layer: Option<usize>, path: &str) -> Result<(Tensor, Tensor), Error> {
     let mut take = |kind: &str| {
         let name = format!("{path}_{kind}");
@@ -83,7 +84,8 @@ fn pair(tensors: &mut Tensors, layer: Option<usize>, path: &str) -> Result<(Tens
             reason: "blocks have scales".into(),
         })
     };
-    Ok((take("blocks")?.expect_rank(4)?, take("scales")?.expect_rank(3)?))
+    let blocks = take("blocks")?.expect_rank(4)?.expect_elements()?;
+    Ok((blocks, take("scales")?.expect_rank(3)?.expect_elements()?))
 }
 
 /// Make MXFP4 of blocks and scales, expert by expert, so that memory holds one of them.

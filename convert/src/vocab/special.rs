@@ -29,6 +29,9 @@ const ROLES: [(&str, &str); 9] = [
 /// Roles of which GGUF says whether they are added to texts.
 const ADDED: [&str; 3] = ["bos", "eos", "sep"];
 
+/// Most chat templates of a folder. Each becomes a key of the file; real models have a few.
+const MAX_TEMPLATES: usize = 64;
+
 /// A chat template by its name; "default" is the usual one.
 type Template = (String, String);
 
@@ -276,11 +279,17 @@ impl Specials {
 }
 
 /// Read the chat templates of a folder: those of `tokenizer_config.json`, else of files.
+///
+/// # Errors
+/// [`Error::Format`] if there are too many, and the errors of reading them.
 fn templates(folder: &Path, config: &Value) -> Result<Vec<Template>, Error> {
     let one = |text: &str| vec![("default".to_owned(), text.to_owned())];
     match config.get("chat_template") {
         Some(Value::String(text)) => return Ok(one(text)),
-        Some(Value::Array(list)) => return Ok(list.iter().filter_map(named).collect()),
+        Some(Value::Array(list)) => {
+            expect_few(&folder.join("tokenizer_config.json"), list.len())?;
+            return Ok(list.iter().filter_map(named).collect());
+        }
         _ => {}
     }
     if let Some(text) = read_text(&folder.join("chat_template.jinja"))? {
@@ -291,6 +300,18 @@ fn templates(folder: &Path, config: &Value) -> Result<Vec<Template>, Error> {
     let file = read_json(&folder.join("chat_template.json"))?;
     let text = file.as_ref().and_then(|file| file.get("chat_template")).and_then(Value::as_str);
     Ok(text.map(one).unwrap_or_default())
+}
+
+/// Check the number of chat templates that the file or folder `path` lists.
+///
+/// # Errors
+/// [`Error::Format`] if there are more than [`MAX_TEMPLATES`].
+fn expect_few(path: &Path, n_templates: usize) -> Result<(), Error> {
+    if n_templates <= MAX_TEMPLATES {
+        return Ok(());
+    }
+    let found = format!("{n_templates} chat templates");
+    Err(Error::Format { path: path.into(), found, wanted: format!("at most {MAX_TEMPLATES}") })
 }
 
 /// Return a template of a list; its name consists of characters that keys may have.
@@ -309,6 +330,7 @@ fn additional(folder: &Path) -> Result<Vec<Template>, Error> {
             && let (Some(name), Some(text)) = (path.file_stem(), read_text(&path)?)
         {
             templates.push((name.to_string_lossy().into_owned(), text));
+            expect_few(folder, templates.len())?;
         }
     }
     templates.sort();
@@ -319,6 +341,22 @@ fn additional(folder: &Path) -> Result<Vec<Template>, Error> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn folders_with_too_many_templates_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let list = |n: usize| {
+            let one = |i: usize| json!({"name": format!("t{i}"), "template": "x"});
+            json!({ "chat_template": (0..n).map(one).collect::<Vec<_>>() })
+        };
+        assert_eq!(templates(folder.path(), &list(MAX_TEMPLATES)).unwrap().len(), MAX_TEMPLATES);
+        let error = templates(folder.path(), &list(MAX_TEMPLATES + 1)).unwrap_err().to_string();
+        assert!(error.ends_with("found 65 chat templates, wanted at most 64"), "{error}");
+        let more = folder.path().join("additional_chat_templates");
+        fs::create_dir(&more).unwrap();
+        (0..=MAX_TEMPLATES).for_each(|i| fs::write(more.join(format!("{i}.jinja")), "x").unwrap());
+        assert!(matches!(additional(&more), Err(Error::Format { .. })));
+    }
 
     #[test]
     fn templates_of_post_processors_say_what_is_added() {

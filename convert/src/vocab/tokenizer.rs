@@ -221,15 +221,15 @@ impl Tokenizer {
                 return Err(two_tokens(&path, &known.content, content, id));
             }
         }
-        let named: Vec<&str> = special_texts(config).collect();
+        let named: HashSet<&str> = special_texts(config).collect();
         if let Pieces::Numbered(pieces) = &self.file.model.vocab {
-            for (text, id) in pieces.iter().filter(|(text, _)| named.contains(&text.as_str())) {
+            for (text, id) in pieces.iter().filter(|(text, _)| named.contains(text.as_str())) {
                 let token = Added { id: *id, content: text.clone(), special: true, named: true };
                 self.added.entry(*id).or_insert(token);
             }
         }
         for token in self.added.values_mut() {
-            token.named = named.contains(&token.content.as_str());
+            token.named = named.contains(token.content.as_str());
             token.special |= token.named;
         }
         Ok(())

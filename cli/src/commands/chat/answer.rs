@@ -42,6 +42,7 @@ impl Chat<'_> {
     pub(super) fn answer(&mut self, used: Option<u64>) -> Result<(), Error> {
         let _stoppable = Stoppable::begin();
         match self.evaluate() {
+            // Nothing was answered since the last save.
             Err(Error::Interrupted) if !self.terminal => return Err(Error::Interrupted),
             Err(error @ (Error::Refused(_) | Error::Interrupted)) => {
                 self.n_failed += 1;
@@ -58,11 +59,16 @@ impl Chat<'_> {
             Err(Error::Interrupted) => Ok(Finish::Cancelled),
             finish => finish,
         };
-        self.show("")?;
-        // An answer that was stopped stays in the conversation as far as it came.
+        let shown = self.show("");
+        // An answer that was stopped stays in the conversation as far as it came, also one whose
+        // reader went away.
         self.branch_mut().conversation.push(Role::Assistant, answer.text);
+        shown?;
         match finish? {
-            Finish::Cancelled if !self.terminal => return Err(Error::Interrupted),
+            Finish::Cancelled if !self.terminal => {
+                self.save_after_answer()?;
+                return Err(Error::Interrupted);
+            }
             Finish::Cancelled => self.input.forget(),
             Finish::ContextFull => {
                 note("warning", "the context is full; /undo, /clear or start again with a larger -c");

@@ -68,10 +68,7 @@ fn export(args: &ConvertArgs, target: &Target<'_>, file: &StateFile) -> Result<(
     if !args.force {
         target.expect_llama_text(&written)?;
     }
-    target.write(|mut file| {
-        file.write_all(&written)?;
-        file.sync_all()
-    })?;
+    target.write(|mut file| file.write_all(&written))?;
     drop(progress);
     let (n, size) = (counted(restored.sequences.len(), "sequence"), bytes(written.len() as u64));
     note("note", format_args!("{n} to {}, {size}", args.output.display()));
