@@ -570,6 +570,24 @@ fn idle_sequences_make_place_for_a_restored_one() {
 }
 
 #[test]
+fn a_slot_that_no_context_like_this_holds_drops_nobody() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (model, folder, tenant) = (demo(), tempfile::tempdir().unwrap(), Tenant::default());
+    let path = folder.path().join("long.bst");
+    let engine = Engine::start(&model, params()).unwrap();
+    answer(engine.generate(request(&model, &some_tokens(&model, 490, 1), 5, 1)).unwrap());
+    runtime.block_on(engine.save_slot(0, tenant, path.clone(), SlotLayout::Backstitch)).unwrap();
+    let small = EngineParams { n_ctx: 128, n_slots: 2, n_held: 4, held_bytes: 0, ..params() };
+    let engine = Engine::start(&model, small).unwrap();
+    for seed in 1..3 {
+        answer(engine.generate(request(&model, &some_tokens(&model, 60, seed), 5, 1)).unwrap());
+    }
+    let refused = runtime.block_on(engine.restore_slot(1, path, tenant, Vec::new())).unwrap_err();
+    assert!(refused.to_string().contains("cache is full"), "{refused}");
+    assert_eq!(runtime.block_on(engine.held(tenant)).unwrap().len(), 2);
+}
+
+#[test]
 fn salts_leave_nothing_on_disk() {
     let (model, folder) = (demo(), tempfile::tempdir().unwrap());
     let kept = EngineParams { state: Some(folder.path().into()), ..params() };

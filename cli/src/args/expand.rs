@@ -199,10 +199,11 @@ impl Reader<'_> {
             return Ok(());
         }
         if let Some(arg) = known(self.command, name) {
-            let needs_value = value.is_empty() && arg.get_action().takes_values();
+            let takes = arg.get_num_args().map_or(1, |range| range.min_values().max(1));
+            let n_values = if value.is_empty() && arg.get_action().takes_values() { takes } else { 0 };
             self.read.options.push(name.into());
             self.read.words.push(format!("{name}{value}").into());
-            self.read.words.extend(needs_value.then(|| self.words.next()).flatten());
+            self.read.words.extend(self.words.by_ref().take(n_values));
             return Ok(());
         }
         if let Some(flag) = llama::find(name, self.path) {

@@ -90,7 +90,9 @@ fn a_typed_argument_excludes_defaults_that_it_conflicts_with() {
     // The model does not conflict with the text, the file of texts does.
     assert!(!expanded("backstitch embed text").contains(&"a.txt".into()));
     assert!(expanded("backstitch embed text").contains(&"a.gguf".into()));
-    assert!(expanded("backstitch embed").contains(&"a.txt".into()));
+    for line in ["backstitch embed", "backstitch embed --control-vector-layer-range 1 5"] {
+        assert!(expanded(line).contains(&"a.txt".into()), "{line}");
+    }
 }
 
 #[test]

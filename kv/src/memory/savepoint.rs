@@ -190,6 +190,9 @@ impl Savepoint<'_> {
         while let Some(end) = self.ends.pop() {
             self.unpin_end(&end);
         }
+        // The ends were pinned whatever the budget; the next savepoint needs the same room.
+        let Memory { checkpoints, caches, .. } = &mut *self.memory;
+        checkpoints.keep_to_budget(caches);
     }
 
     /// Release an end that was taken from the list; the last one of those that share a checkpoint

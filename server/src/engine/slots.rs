@@ -3,7 +3,7 @@
 
 use super::report::SlotReport;
 use super::request::Tenant;
-use super::worker::Worker;
+use super::worker::{Worker, lacking};
 use crate::error::Error;
 use backstitch_models::adapter::AdapterSet;
 use backstitch_models::backstitch_kv::storage::disk::{Disk, RealDisk};
@@ -108,6 +108,8 @@ impl Worker {
         let (seq, n_bytes) = loop {
             match self.read_sequence(path, llama.as_deref(), sets) {
                 Ok(read) => break read,
+                // What is larger than the whole cache makes nobody go.
+                Err(error) if lacking(&error).is_some_and(|n| n > self.n_cells()) => return Err(error.into()),
                 Err(error) if self.make_place(&error, former)? => {}
                 Err(error) => return Err(error.into()),
             }
@@ -123,6 +125,11 @@ impl Worker {
             view.report = SlotReport { id: slot, ..SlotReport::default() };
         }
         Ok(SlotFile { n_tokens, n_bytes, elapsed: began.elapsed() })
+    }
+
+    /// Return the number of cells of the context.
+    fn n_cells(&self) -> u64 {
+        self.ctx.params().n_ctx.into()
     }
 
     /// Read a sequence of llama.cpp's bytes, or without them of the file. Return its bytes, too.

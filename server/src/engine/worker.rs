@@ -17,7 +17,7 @@ use super::request::Tenant;
 use super::slots::SlotView;
 use super::task::{Running, Task};
 use crate::error::Error;
-pub(super) use admit::is_full;
+pub(super) use admit::{is_full, lacking};
 use backstitch_models::session::Finish;
 use backstitch_models::{Batch, Context, Model, SeqId};
 use pace::Pace;

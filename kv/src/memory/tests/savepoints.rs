@@ -165,3 +165,27 @@ fn a_committed_savepoint_keeps_no_more_than_a_window() {
         }
     }
 }
+
+#[test]
+fn savepoints_of_forks_find_room_however_many_there_were() {
+    for (n_paid, step) in [(1, 1), (2, 1), (5, 1), (1, 10), (5, 10), (1, 600), (5, 600)] {
+        let mut memory = memory(n_paid);
+        append(&mut memory, &run_of(0, 0..50)).unwrap();
+        let end = 50 + 16 * step;
+        for start in (50..end).step_by(step as usize) {
+            let mut savepoint = memory.savepoint(&[A]).unwrap();
+            append_to(&mut savepoint, A, start..start + step);
+            savepoint.commit();
+            let n_held = memory.checkpoints.list(A).len() as u64;
+            // The nearest ones stay whatever the budget.
+            assert!(n_held <= n_paid + 9, "{n_held} checkpoints of {n_paid}, steps of {step} at {start}");
+        }
+        memory.seq_cp(A, B, ALL).unwrap();
+        append(&mut memory, &run_of(1, end..end + 5)).unwrap();
+        let mut savepoint = memory.savepoint(&[A, B]).unwrap();
+        append_to(&mut savepoint, A, end..end + 5);
+        append_to(&mut savepoint, B, end + 5..end + 10);
+        savepoint.commit();
+        memory.audit().unwrap();
+    }
+}

@@ -52,7 +52,11 @@ impl Disk for RealDisk {
         if folder.is_dir() {
             return Ok(());
         }
-        self.make_folder(folder_of(folder))?;
+        // The folder "." is its own; if it cannot be seen, making the folder says why.
+        let parent = folder_of(folder);
+        if parent != folder {
+            self.make_folder(parent)?;
+        }
         let mut builder = fs::DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
@@ -62,7 +66,7 @@ impl Disk for RealDisk {
             made => made?,
         }
         // Without it a file that is synced in the folder could be lost with the folder's name.
-        self.sync_folder(folder_of(folder))
+        self.sync_folder(parent)
     }
 
     fn names_in(&self, folder: &Path) -> io::Result<Vec<OsString>> {
@@ -101,10 +105,13 @@ impl Disk for RealDisk {
         if !cfg!(unix) {
             return Ok(());
         }
-        match File::open(folder)?.sync_all() {
-            // A file system without such a thing: names are as durable there as they get.
-            Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),
-            other => other,
+        let synced = File::open(folder).map(|folder| folder.sync_all());
+        match synced {
+            // A folder that may be written but not read, or a file system without such a thing:
+            // names are as durable there as they get.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(()),
+            Ok(Err(error)) if error.kind() == ErrorKind::InvalidInput => Ok(()),
+            synced => synced?,
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::super::conversations::{Prefix, common};
 use super::super::event::{Event, Reuse, ReuseLimit};
+use super::super::slots::SlotView;
 use super::super::task::{Running, Task};
 use super::Worker;
 use crate::error::Error;
@@ -36,7 +37,11 @@ impl Worker {
         task.begin(slot, place.reuse);
         self.counters.n_cached += place.reuse.n_reused as u64;
         // A slot that showed the sequence until now shows it no longer: it could be erased there.
-        self.slots.iter_mut().for_each(|slot| slot.forget(place.seq));
+        for (id, view) in self.slots.iter_mut().enumerate().filter(|(id, _)| *id != slot) {
+            if view.seq == Some(place.seq) {
+                *view = SlotView::new(id);
+            }
+        }
         let running = Running { task, seq: place.seq, slot, served: self.n_steps };
         self.note_slot(&running, true);
         self.running.push(running);
@@ -228,11 +233,17 @@ impl Worker {
 
 /// Return true if no block was free, for a batch or for what a file holds.
 pub(in crate::engine) fn is_full(error: &backstitch_models::Error) -> bool {
+    lacking(error).is_some()
+}
+
+/// Return the number of cells or states that were needed where too few were free.
+pub(in crate::engine) fn lacking(error: &backstitch_models::Error) -> Option<u64> {
     use backstitch_models::Error as E;
     use backstitch_models::backstitch_kv::{Error as Memory, storage};
     match error {
-        E::Memory(error) | E::State(storage::Error::Memory(error)) => matches!(error, Memory::Full { .. }),
-        E::File { source, .. } => is_full(source),
-        _ => false,
+        E::Memory(Memory::Full { need, .. })
+        | E::State(storage::Error::Memory(Memory::Full { need, .. })) => Some(*need),
+        E::File { source, .. } => lacking(source),
+        _ => None,
     }
 }
