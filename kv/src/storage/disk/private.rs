@@ -4,7 +4,7 @@
 //! there was nothing, so that neither a link nor a file that somebody else put there is ever
 //! written to.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::path::Path;
 
@@ -19,6 +19,17 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.read(true).write(true).create_new(true).open(path)
+}
+
+/// Make a folder where there is nothing, for its owner alone.
+///
+/// # Errors
+/// [`ErrorKind::AlreadyExists`](io::ErrorKind::AlreadyExists), and what the system says.
+pub(super) fn create_folder(path: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    return std::os::unix::fs::DirBuilderExt::mode(&mut DirBuilder::new(), 0o700).create(path);
+    #[cfg(not(unix))]
+    return DirBuilder::new().create(path);
 }
 
 /// Take a file from all but its owner; what its owner may do stays.

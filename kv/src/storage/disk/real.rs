@@ -2,7 +2,7 @@
 
 use super::lock::lock;
 use super::names::{TEMP_BACK, folder_of, random_names, temp_front};
-use super::private::{create, keep_from_others};
+use super::private::{create, create_folder, keep_from_others};
 use super::{Disk, DiskFile, Facts, Lock, Mode, Wait};
 use crate::file::{FileError, Problem, check_kind, expect_size, open_plain, read_at};
 use crate::io::ReadAt;
@@ -57,10 +57,7 @@ impl Disk for RealDisk {
         if parent != folder {
             self.make_folder(parent)?;
         }
-        let mut builder = fs::DirBuilder::new();
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        match builder.create(folder) {
+        match create_folder(folder) {
             // Another process was faster.
             Err(error) if error.kind() == ErrorKind::AlreadyExists && folder.is_dir() => {}
             made => made?,
