@@ -10,8 +10,8 @@ depend on the weights and the tokens before it, and on nothing else::
     for chunk in session.generate(limit=60):
         print(chunk, end="", flush=True)
 
-Computations run without the interpreter's lock, and Ctrl-C ends them. The guide is docs/python.md
-in the repository.
+Computations run without the interpreter's lock, and Ctrl-C ends evaluations, generations and the
+loading of files. The guide is docs/python.md in the repository.
 """
 
 from ._native import (

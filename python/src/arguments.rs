@@ -33,12 +33,8 @@ impl<'py> FromPyObject<'_, 'py> for Tokens {
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let numbers: Vec<i64> = object.extract()?;
-        let token = |number| {
-            u32::try_from(number).map(Token).map_err(|_| {
-                argument(object.py(), format_args!("{number} is no token; tokens are numbers from 0 on"))
-            })
-        };
-        numbers.into_iter().map(token).collect::<PyResult<_>>().map(Tokens)
+        let tokens = numbers.into_iter().map(|number| token(object.py(), number));
+        tokens.collect::<PyResult<_>>().map(Tokens)
     }
 }
 
@@ -58,6 +54,33 @@ impl Prompt {
             Prompt::Tokens(Tokens(tokens)) => tokens,
         }
     }
+}
+
+/// Return the token of a number.
+///
+/// # Errors
+/// `ArgumentError` if no vocabulary can have it.
+pub fn token(py: Python<'_>, number: i64) -> PyResult<Token> {
+    u32::try_from(number)
+        .map(Token)
+        .map_err(|_| argument(py, format_args!("{number} is no token; tokens are numbers from 0 on")))
+}
+
+/// Return the number that a caller gives as `name`. Python's integers have no bounds, so it comes
+/// here in a type that has room for almost any: those of the machine would raise `OverflowError`.
+///
+/// # Errors
+/// `ArgumentError` if it is out of range.
+pub fn number<T: TryFrom<i128>>(py: Python<'_>, name: &str, number: i128) -> PyResult<T> {
+    number.try_into().map_err(|_| argument(py, format_args!("{name} is {number}, which is out of range")))
+}
+
+/// Return the number that a caller gives as `name`; none for -1, as llama.cpp writes it.
+///
+/// # Errors
+/// `ArgumentError` if it is out of range.
+pub fn number_or_none<T: TryFrom<i128>>(py: Python<'_>, name: &str, number: i128) -> PyResult<Option<T>> {
+    if number == -1 { Ok(None) } else { self::number(py, name, number).map(Some) }
 }
 
 /// Return tokens as Python's integers.

@@ -5,6 +5,7 @@
 //! nothing ever changes them. So an array stays valid and the same as long as it exists, and it is
 //! read-only. All of this needs no unsafe code.
 
+use crate::arguments::number;
 use crate::errors::argument;
 use backstitch_models::sampler::Logprobs;
 use backstitch_models::{SharedLogits, Token};
@@ -75,13 +76,14 @@ impl Logits {
 
     /// Return the `n` likeliest tokens, each with its log-probability, likeliest first.
     #[pyo3(signature = (n=10))]
-    fn top(&self, py: Python<'_>, n: usize) -> Vec<(u32, f64)> {
-        self.best(py, n)
+    fn top(&self, py: Python<'_>, n: i128) -> PyResult<Vec<(u32, f64)>> {
+        Ok(self.best(py, number(py, "n", n)?))
     }
 
     /// Return the log-probability of a token.
-    fn logprob(&self, py: Python<'_>, token: u32) -> PyResult<f64> {
-        let found = py.detach(|| Logprobs::of(&self.values).get(Token(token)));
+    fn logprob(&self, py: Python<'_>, token: i64) -> PyResult<f64> {
+        let logprob = |id| py.detach(|| Logprobs::of(&self.values).get(Token(id)));
+        let found = u32::try_from(token).ok().and_then(logprob);
         let n_vocab = self.values.len();
         found.ok_or_else(|| argument(py, format_args!("no token {token}: there are {n_vocab} tokens")))
     }

@@ -1,6 +1,6 @@
 //! Embeddings of texts.
 
-use crate::arguments::Prompt;
+use crate::arguments::{Prompt, number};
 use crate::arrays::Embeddings;
 use crate::cancel::Cancel;
 use crate::engine::Engine;
@@ -18,9 +18,8 @@ const DEFAULT_N_CTX: u32 = 2048;
 #[pyclass(frozen, module = "backstitch")]
 pub struct Embedder {
     engine: Engine<Context>,
+    model: backstitch_models::Model,
     is_normalized: bool,
-    n_embd: usize,
-    is_encoder: bool,
 }
 
 #[pymethods]
@@ -38,29 +37,29 @@ impl Embedder {
         model: &Model,
         pooling: Option<&str>,
         normalize: bool,
-        n_ctx: Option<u32>,
-        n_threads: Option<u32>,
+        n_ctx: Option<i128>,
+        n_threads: Option<i128>,
     ) -> PyResult<Self> {
         let hparams = model.inner.hparams();
-        let n_ctx = n_ctx.unwrap_or_else(|| hparams.n_ctx_train.min(DEFAULT_N_CTX));
+        let n_ctx = match n_ctx {
+            Some(n_ctx) => number(py, "n_ctx", n_ctx)?,
+            None => hparams.n_ctx_train.min(DEFAULT_N_CTX),
+        };
         let pooling = pooling.map_or(Ok(hparams.pooling), |name| named(py, name))?;
         if pooling == Pooling::None {
             let text = "this model has an embedding for each token; choose pooling=\"mean\"";
             return Err(Class::Unsupported.error(py, text));
         }
         // An encoder reads a text in one piece.
-        let params = Params::default().n_ctx(n_ctx).n_ubatch(n_ctx).pooling(Some(pooling));
-        let params = params.n_threads(n_threads.unwrap_or(params.n_threads));
+        let mut params = Params::default().n_ctx(n_ctx).n_ubatch(n_ctx).pooling(Some(pooling));
+        if let Some(n_threads) = n_threads {
+            params = params.n_threads(number(py, "n_threads", n_threads)?);
+        }
         let ctx = py.detach(|| Context::new(&model.inner, params)).or_raise(py)?;
-        Ok(Embedder {
-            engine: Engine::new(ctx),
-            is_normalized: normalize,
-            n_embd: hparams.n_embd,
-            is_encoder: model.inner.graph().head() == Head::Embeddings,
-        })
+        Ok(Embedder { engine: Engine::new(ctx), model: model.inner.clone(), is_normalized: normalize })
     }
 
-    /// Return the embeddings of a list of texts, each a string or its tokens.
+    /// Return the embeddings of a list of texts, each a string or its tokens, at least one.
     #[pyo3(signature = (texts, *, parse_special=false, cancel=None))]
     fn embed(
         &self,
@@ -70,16 +69,22 @@ impl Embedder {
         cancel: Option<&Cancel>,
     ) -> PyResult<Embeddings> {
         let parse = crate::arguments::parse_special(parse_special);
+        let tokens = |text| match text {
+            Prompt::Text(text) => {
+                let mut tokens = Vec::new();
+                self.model.vocab().tokenize(&text, AddSpecial::Yes, parse, &mut tokens);
+                tokens
+            }
+            Prompt::Tokens(given) => given.0,
+        };
+        let texts: Vec<Vec<Token>> = py.detach(|| texts.into_iter().map(tokens).collect());
+        if let Some(index) = texts.iter().position(Vec::is_empty) {
+            let text = format_args!("the text at index {index} has no tokens; an embedding needs one");
+            return Err(argument(py, text));
+        }
         let values = self.engine.run(py, cancel.map(|cancel| &cancel.inner), |ctx| {
             let mut values = Vec::new();
-            for text in texts {
-                let mut tokens = Vec::new();
-                match text {
-                    Prompt::Text(text) => {
-                        ctx.model().vocab().tokenize(&text, AddSpecial::Yes, parse, &mut tokens);
-                    }
-                    Prompt::Tokens(given) => tokens = given.0,
-                }
+            for tokens in texts {
                 let start = values.len();
                 self.embed_one(ctx, &tokens, &mut values)?;
                 let row = values.get_mut(start..).unwrap_or_default();
@@ -89,7 +94,7 @@ impl Embedder {
             }
             Ok(values)
         })?;
-        Ok(Embeddings::new(values, self.n_embd))
+        Ok(Embeddings::new(values, self.model.hparams().n_embd))
     }
 }
 
@@ -105,10 +110,7 @@ impl Embedder {
     }
 
     fn evaluate(&self, ctx: &mut Context, seq: SeqId, tokens: &[Token]) -> Result<(), Error> {
-        if tokens.is_empty() {
-            return Err(Error::NoLogits { seq: seq.0 });
-        }
-        if self.is_encoder {
+        if self.model.graph().head() == Head::Embeddings {
             return ctx.encode(seq, tokens);
         }
         let mut batch = Batch::new();

@@ -91,6 +91,11 @@ impl<T: Compute> Engine<T> {
         Engine { state: Mutex::new(state), is_free: Condvar::new(), process: std::process::id() }
     }
 
+    /// Return true in a process that was forked from the one that made the session.
+    fn is_elsewhere(&self) -> bool {
+        self.process != std::process::id()
+    }
+
     fn state(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -135,7 +140,7 @@ impl<T: Compute> Engine<T> {
 
     /// Wait for a turn.
     fn wait(&self, py: Python<'_>) -> PyResult<Turn<'_, T>> {
-        if self.process != std::process::id() {
+        if self.is_elsewhere() {
             let text = "this session belongs to the process that forked this one; make it after the \
                         fork, or start processes with the method \"spawn\"";
             return Err(PyRuntimeError::new_err(text));
@@ -192,12 +197,25 @@ impl<T: Compute> Engine<T> {
     }
 
     /// Remove a branch whose object is gone: at once, or at the end of the turn of another thread.
-    /// The last branch stays until the engine goes.
+    /// The last branch stays until the engine goes, and all stay in a forked process.
     pub fn drop_branch(&self, seq: SeqId) {
+        if self.is_elsewhere() {
+            return;
+        }
         let mut state = self.state();
         match &mut state.session {
             Some(session) => session.remove(seq),
             None => state.dropped.push(seq),
+        }
+    }
+}
+
+impl<T: Compute> Drop for Engine<T> {
+    fn drop(&mut self) {
+        if self.is_elsewhere() {
+            // Dropping it would wait for the threads of its pool, which are not in this process.
+            let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(state.session.take());
         }
     }
 }

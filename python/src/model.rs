@@ -1,6 +1,6 @@
 //! Models.
 
-use crate::arguments::FilePath;
+use crate::arguments::{FilePath, number};
 use crate::cancel::Cancel;
 use crate::chat::ChatTemplate;
 use crate::errors::OrRaise;
@@ -61,7 +61,7 @@ impl Model {
     fn new(
         py: Python<'_>,
         path: Option<FilePath>,
-        n_threads: Option<usize>,
+        n_threads: Option<i128>,
         progress: Option<Py<PyAny>>,
         cancel: Option<&Cancel>,
     ) -> PyResult<Self> {
@@ -69,7 +69,7 @@ impl Model {
         let progress = Progress::new(progress, &watch);
         let mut params = LoadParams::default().cancel(Some(watch.cancel()));
         if let Some(n_threads) = n_threads {
-            params = params.n_threads(n_threads);
+            params = params.n_threads(number(py, "n_threads", n_threads)?);
         }
         let loaded = py.detach(|| match path {
             Some(path) => Loaded::open_with(path, params, |done, all| progress.report(done, all)),

@@ -3,7 +3,9 @@
 mod options;
 mod saved;
 
-use crate::arguments::{FilePath, Prompt, numbers, parse_special, position, write_special};
+use crate::arguments::{
+    FilePath, Prompt, number, number_or_none, numbers, parse_special, position, write_special,
+};
 use crate::arrays::Logits;
 use crate::cancel::Cancel;
 use crate::chat::{ChatTemplate, RenderOptions};
@@ -12,7 +14,7 @@ use crate::errors::{Class, OrRaise, argument};
 use crate::generation::Generation;
 use crate::model::Model;
 use crate::results::{CostRange, PrefixReuse, Rollback, TokenLogprobs};
-use crate::sampling::{Constraint, Settings, chain};
+use crate::sampling::{self, Constraint, Settings, chain};
 use crate::watch::{Progress, Watch};
 use backstitch_models::session::{GenerateOptions, Randomness};
 use backstitch_models::vocab::{AddSpecial, ParseSpecial};
@@ -179,7 +181,11 @@ impl Session {
         let (py, loaded) = (model.py(), &model.get().inner);
         let params = options::params(loaded, context)?;
         let settings = settings.cloned().unwrap_or_default();
-        let session = py.detach(|| models::Session::new(Context::new(loaded, params)?, &settings.inner));
+        let session = py.detach(|| {
+            let ctx = Context::new(loaded, params)?;
+            let settings = settings.in_context(ctx.params().n_ctx);
+            models::Session::new(ctx, &settings)
+        });
         Ok(Session {
             engine: Arc::new(Engine::new(session.or_raise(py)?)),
             branch: Mutex::new(Some(models::SeqId(0))),
@@ -257,7 +263,8 @@ impl Session {
 
     /// Return the text of the tokens from position `start` on.
     #[pyo3(signature = (start=0, *, write_special=false))]
-    fn text(&self, py: Python<'_>, start: usize, write_special: bool) -> PyResult<String> {
+    fn text(&self, py: Python<'_>, start: i128, write_special: bool) -> PyResult<String> {
+        let start: usize = number(py, "start", start)?;
         self.run(py, |session| {
             let tokens = session.tokens().get(start..).unwrap_or_default();
             let vocab = session.context().model().vocab();
@@ -292,7 +299,8 @@ impl Session {
         Ok(sizes)
     }
 
-    /// The settings of the samplers. Setting them begins their random numbers at their seed.
+    /// The settings of the samplers. Setting them begins their random numbers at their seed, or at
+    /// one that is drawn if they have none.
     #[getter]
     fn settings(&self) -> Settings {
         self.sampling().settings
@@ -301,13 +309,22 @@ impl Session {
     #[setter]
     fn set_settings(&self, py: Python<'_>, settings: &Settings) -> PyResult<()> {
         self.run(py, |session| {
-            let n_vocab = session.context().model().hparams().n_vocab;
-            settings.inner.check(n_vocab)?;
-            session.set_chain(chain(n_vocab, &settings.inner, None));
+            let ctx = session.context();
+            let n_vocab = ctx.model().hparams().n_vocab;
+            settings.check(n_vocab)?;
+            let chain = chain(n_vocab, &settings.in_context(ctx.params().n_ctx), None);
+            session.set_chain(chain);
             Ok(())
         })?;
         self.set_sampling(Sampling { settings: settings.clone(), has_grammar: false });
         Ok(())
+    }
+
+    /// The seed that the random numbers began from: that of the settings or of `reseed`, or the one
+    /// that was drawn because there was none.
+    #[getter]
+    fn seed(&self, py: Python<'_>) -> PyResult<u64> {
+        self.run(py, |session| Ok(session.chain().seed()))
     }
 
     // Evaluating.
@@ -392,9 +409,12 @@ impl Session {
         let options = RenderOptions { add_generation_prompt, tools, variables };
         let template = template.ok_or_else(no_template)?;
         let rendered = template.rendered(messages, Some(model.vocab()), &options)?;
-        let mut tokens = Vec::new();
-        rendered.tokenize(model.vocab(), AddSpecial::Yes, &mut tokens);
-        self.replace(py, |_| tokens, Watching { progress, cancel })
+        let tokens = |session: &models::Session| {
+            let mut tokens = Vec::new();
+            rendered.tokenize(session.context().model().vocab(), AddSpecial::Yes, &mut tokens);
+            tokens
+        };
+        self.replace(py, tokens, Watching { progress, cancel })
     }
 
     /// Return the logits after the last token.
@@ -409,10 +429,11 @@ impl Session {
         &self,
         py: Python<'_>,
         text: Prompt,
-        top: usize,
+        top: i128,
         parse_special: bool,
         cancel: Option<&Cancel>,
     ) -> PyResult<Vec<TokenLogprobs>> {
+        let top: usize = number(py, "top", top)?;
         let (watch, _) = Watching { progress: None, cancel }.begin();
         let parse = self::parse_special(parse_special);
         self.run_watched(py, watch, |session| {
@@ -427,20 +448,21 @@ impl Session {
 
     /// Generate behind the end: return an iterator over chunks of text, for `for` and `async for`.
     ///
-    /// `limit` is the most tokens; without it the generation goes on until the model ends the text
-    /// or the context is full. The text ends before the first of the strings `stop` that occurs.
-    /// `settings` become those of the session. `ignore_eos` goes on behind the end of the text.
-    /// `logprobs` reports that many likeliest tokens at each position. The text matches one of
-    /// `grammar` (GBNF), `json_schema` (text or a dict), `regex` or `lark`, if that is given.
+    /// `limit` is the most tokens; without it, or with -1, the generation goes on until the model
+    /// ends the text or the context is full. The text ends before the first of the strings `stop`
+    /// that occurs. `settings` become those of the session. `ignore_eos` goes on behind the end of
+    /// the text. `logprobs` reports that many likeliest tokens at each position. The text matches
+    /// one of `grammar` (GBNF), `json_schema` (text or a dict), `regex` or `lark`, if that is
+    /// given.
     #[pyo3(signature = (limit=None, stop=None, *, settings=None, ignore_eos=false, logprobs=None, grammar=None, json_schema=None, regex=None, lark=None, cancel=None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments")]
     fn generate(
         slf: &Bound<'_, Self>,
-        limit: Option<usize>,
+        limit: Option<i128>,
         stop: Option<Stops>,
         settings: Option<&Settings>,
         ignore_eos: bool,
-        logprobs: Option<usize>,
+        logprobs: Option<i128>,
         grammar: Option<String>,
         json_schema: Option<Bound<'_, PyAny>>,
         regex: Option<String>,
@@ -448,25 +470,29 @@ impl Session {
         cancel: Option<&Cancel>,
     ) -> PyResult<Generation> {
         let (py, this) = (slf.py(), slf.get());
-        if let Some(settings) = settings {
-            this.set_settings(py, settings)?;
-        }
-        let constraint = Constraint { grammar, json_schema, regex, lark };
-        let grammar = constraint.compile(py, &this.model.get().grammars)?;
-        let sampling = this.sampling();
         let mut options = GenerateOptions::default();
-        (options.limit, options.ignore_eos, options.logprobs) = (limit, ignore_eos, logprobs);
+        options.limit = limit.map(|n| number_or_none(py, "limit", n)).transpose()?.flatten();
+        options.logprobs = logprobs.map(|n| number(py, "logprobs", n)).transpose()?;
+        options.ignore_eos = ignore_eos;
         options.stops = match stop {
             None => Vec::new(),
             Some(Stops::One(stop)) => vec![stop],
             Some(Stops::Several(stops)) => stops,
         };
+        let constraint = Constraint { grammar, json_schema, regex, lark };
+        let grammar = constraint.compile(py, &this.model.get().grammars)?;
+        // Only now that nothing else can be refused: an error leaves the session as it was.
+        if let Some(settings) = settings {
+            this.set_settings(py, settings)?;
+        }
+        let sampling = this.sampling();
         let has_grammar = grammar.is_some();
         let paused = this.run(py, |session| {
             if has_grammar || sampling.has_grammar {
-                let (model, n_prompt) = (session.context().model(), session.tokens().len());
+                let (ctx, n_prompt) = (session.context(), session.tokens().len());
                 let grammar = grammar.as_ref().map(|grammar| (grammar, n_prompt));
-                let mut chain = chain(model.hparams().n_vocab, &sampling.settings.inner, grammar);
+                let settings = sampling.settings.in_context(ctx.params().n_ctx);
+                let mut chain = chain(ctx.model().hparams().n_vocab, &settings, grammar);
                 chain.continue_draws(session.chain());
                 session.set_chain(chain);
             }
@@ -480,11 +506,11 @@ impl Session {
     /// Roll the last generation back, with everything behind it, to generate another time.
     ///
     /// Its random numbers repeat, which gives the same text; with "continue" they go on, and with a
-    /// seed they begin there.
+    /// seed they begin there; -1 draws one.
     #[pyo3(signature = (randomness=None, *, seed=None))]
-    fn regenerate(&self, py: Python<'_>, randomness: Option<&str>, seed: Option<u64>) -> PyResult<Rollback> {
+    fn regenerate(&self, py: Python<'_>, randomness: Option<&str>, seed: Option<i128>) -> PyResult<Rollback> {
         let randomness = match (randomness, seed) {
-            (None, Some(seed)) => Randomness::Seed(seed),
+            (None, Some(seed)) => Randomness::Seed(sampling::seed(py, seed)?),
             (None | Some("repeat"), None) => Randomness::Repeat,
             (Some("continue"), None) => Randomness::Continue,
             _ => return Err(argument(py, "give \"repeat\" or \"continue\", or a seed")),
@@ -492,8 +518,9 @@ impl Session {
         self.run(py, |session| session.regenerate(randomness)).map(Rollback::from)
     }
 
-    /// Draw with the random numbers of `seed` from here on.
-    fn reseed(&self, py: Python<'_>, seed: u64) -> PyResult<()> {
+    /// Draw with the random numbers of `seed` from here on; -1 draws a seed.
+    fn reseed(&self, py: Python<'_>, seed: i128) -> PyResult<()> {
+        let seed = sampling::seed(py, seed)?;
         self.run(py, |session| {
             session.reseed(seed);
             Ok(())
@@ -574,7 +601,9 @@ impl Session {
         let branch = self.run(py, models::Session::empty_branch)?;
         let session = self.beside(py, branch);
         if self.sampling().has_grammar {
+            let seed = session.seed(py)?;
             session.set_settings(py, &self.settings())?;
+            session.reseed(py, seed.into())?;
         }
         Ok(session)
     }

@@ -1,8 +1,8 @@
 //! Vocabularies.
 
-use crate::arguments::{Tokens, numbers, parse_special, write_special};
+use crate::arguments::{Tokens, numbers, parse_special, token, write_special};
+use backstitch_models::Model;
 use backstitch_models::vocab::AddSpecial;
-use backstitch_models::{Model, Token};
 use pyo3::prelude::*;
 use std::borrow::Cow;
 
@@ -16,6 +16,10 @@ pub struct Vocab {
 impl Vocab {
     fn inner(&self) -> &backstitch_models::vocab::Vocab {
         self.model.vocab()
+    }
+
+    fn bytes(&self, tokens: &Tokens, write_special: bool) -> Vec<u8> {
+        self.inner().detokenize(&tokens.0, self::write_special(write_special))
     }
 }
 
@@ -39,19 +43,19 @@ impl Vocab {
 
     /// Return the text of tokens. Bytes that are no whole character become U+FFFD.
     #[pyo3(signature = (tokens, *, write_special=false))]
-    fn detokenize(&self, tokens: Tokens, write_special: bool) -> String {
-        String::from_utf8_lossy(&self.detokenize_bytes(tokens, write_special)).into_owned()
+    fn detokenize(&self, py: Python<'_>, tokens: Tokens, write_special: bool) -> String {
+        py.detach(|| String::from_utf8_lossy(&self.bytes(&tokens, write_special)).into_owned())
     }
 
     /// Return the text of tokens as the bytes that they stand for.
     #[pyo3(signature = (tokens, *, write_special=false))]
-    fn detokenize_bytes(&self, tokens: Tokens, write_special: bool) -> Cow<'static, [u8]> {
-        self.inner().detokenize(&tokens.0, self::write_special(write_special)).into()
+    fn detokenize_bytes(&self, py: Python<'_>, tokens: Tokens, write_special: bool) -> Cow<'static, [u8]> {
+        py.detach(|| self.bytes(&tokens, write_special)).into()
     }
 
     /// Return the bytes that a token stands for; none past the end of the vocabulary.
-    fn piece(&self, token: u32) -> &[u8] {
-        self.inner().piece(Token(token))
+    fn piece(&self, py: Python<'_>, token: i64) -> PyResult<&[u8]> {
+        Ok(self.inner().piece(self::token(py, token)?))
     }
 
     /// Return the first token that the model file writes as `text`.
@@ -60,8 +64,8 @@ impl Vocab {
     }
 
     /// Return true if a token ends a generation.
-    fn is_eog(&self, token: u32) -> bool {
-        self.inner().is_eog(Token(token))
+    fn is_eog(&self, py: Python<'_>, token: i64) -> PyResult<bool> {
+        Ok(self.inner().is_eog(self::token(py, token)?))
     }
 
     /// All tokens that end a generation.

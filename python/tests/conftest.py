@@ -17,7 +17,7 @@ def demo():
 
 @pytest.fixture
 def session(demo):
-    with backstitch.Session(demo, n_ctx=512, n_threads=2) as session:
+    with backstitch.Session(demo, n_ctx=512, n_threads=2, settings=backstitch.Settings(seed=0)) as session:
         yield session
 
 

@@ -36,12 +36,24 @@ def test_an_encoder_writes_no_text(bert):
         backstitch.Session(bert)
 
 
+def test_an_empty_text_is_named_where_nothing_begins_a_text():
+    model = backstitch.Model(GOLDENS / "models" / "rwkv7.gguf")
+    assert model.vocab.tokenize("") == []
+    embedder = backstitch.Embedder(model, pooling="mean", n_ctx=16)
+    with pytest.raises(backstitch.ArgumentError, match="index 0 "):
+        embedder.embed([""])
+    assert len(embedder.embed(["a"])) == 1
+
+
 def test_texts_that_cannot_be_embedded_are_errors(bert):
     embedder = backstitch.Embedder(bert, n_ctx=16)
     with pytest.raises(backstitch.Error):
         embedder.embed([[5] * 17])
-    with pytest.raises(backstitch.SequenceError):
-        embedder.embed([[]])
+    with pytest.raises(backstitch.ArgumentError, match="index 1 "):
+        embedder.embed(["hello", []])
+    for numbers in [{"n_ctx": -1}, {"n_threads": -1}]:
+        with pytest.raises(backstitch.ArgumentError, match="is -1"):
+            backstitch.Embedder(bert, **numbers)
     with pytest.raises(backstitch.ArgumentError):
         backstitch.Embedder(bert, pooling="median")
     assert len(embedder.embed(["hello"])) == 1

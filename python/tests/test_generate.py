@@ -66,6 +66,51 @@ def test_the_same_seed_gives_the_same_text_and_another_another(demo):
     assert text(temp=0).startswith(", there was a little")
 
 
+def test_without_a_seed_every_session_draws_its_own(demo):
+    def told(settings):
+        session = backstitch.Session(demo, settings=settings, n_ctx=128)
+        session.prompt("Once upon a time")
+        return session.seed, session.generate(30, ignore_eos=True).text()
+
+    found = [told(settings) for settings in [None, backstitch.Settings(), backstitch.Settings(seed=-1)] * 2]
+    assert len({seed for seed, _ in found}) == 6 and len({text for _, text in found}) > 3
+    for seed, text in found:
+        assert told(backstitch.Settings(seed=seed)) == (seed, text)
+    assert backstitch.Settings().seed == -1 and backstitch.Settings() == backstitch.Settings(seed=-1)
+    assert backstitch.Settings(seed=2**64 - 1).seed == 2**64 - 1
+
+
+def test_a_seed_that_was_drawn_stays_until_another_is_asked_for(session):
+    session.settings = backstitch.Settings()
+    seed = session.seed
+    session.prompt("Once upon a time")
+    session.generate(regex="[0-9]{3}").text()
+    assert [session.seed, session.fork().seed, session.empty_branch().seed] == [seed] * 3
+    session.generate(5).text()
+    assert session.seed == seed and session.settings.seed == -1
+    session.reseed(-1)
+    drawn = session.seed
+    session.generate(5).text()
+    session.regenerate(seed=-1)
+    assert len({seed, drawn, session.seed}) == 3
+    session.reseed(7)
+    assert session.seed == 7
+
+
+def test_minus_one_is_what_llama_cpp_takes_it_for(demo):
+    def text(limit, **settings):
+        session = backstitch.Session(demo, settings=backstitch.Settings(seed=1, **settings), n_ctx=64)
+        session.prompt("Once upon a time")
+        return session.generate(limit).text()
+
+    assert text(-1) == text(None)
+    assert text(20, top_k=-1) == text(20, top_k=-7) == text(20, top_k=0)
+    penalised = [text(-1, repeat_last_n=n, repeat_penalty=1.5) for n in [-1, 64, 2**40, 1]]
+    assert penalised[0] == penalised[1] == penalised[2] != penalised[3]
+    assert backstitch.Settings(repeat_last_n=-1).repeat_last_n == -1
+    assert backstitch.Settings(top_k=-1).top_k == 0
+
+
 def test_a_temperature_of_zero_takes_the_likeliest_token(story, greedy):
     best = story.logits().argmax()
     chunk = next(story.generate(1, settings=greedy))
@@ -199,6 +244,15 @@ def test_grammars_that_cannot_be_used_say_why(story):
     assert story.tokens == before
 
 
+def test_arguments_that_are_refused_leave_the_settings(story):
+    before, other = story.settings, story.fork()
+    for wrong in [{"grammar": "root ::= ("}, {"limit": -2}, {"logprobs": -1}]:
+        with pytest.raises(backstitch.Error):
+            story.generate(settings=backstitch.Settings(temp=2, seed=9), **wrong)
+    assert story.settings == before
+    assert story.generate(20).text() == other.generate(20).text()
+
+
 def test_no_token_left_is_an_error(demo):
     banned = {token: float("-inf") for token in range(demo.n_vocab)}
     session = backstitch.Session(demo, n_ctx=64, settings=backstitch.Settings(logit_bias=banned))
@@ -218,9 +272,13 @@ def test_settings_are_values(demo):
 
 
 def test_settings_out_of_range_are_named(session):
-    for name, value in [("temp", -1), ("top_p", 1.5), ("min_p", float("nan")), ("mirostat", 3)]:
+    for name, value in [("temp", -1), ("top_p", 1.5), ("min_p", float("nan")), ("mirostat", 3),
+                        ("seed", -2), ("seed", 2**64), ("repeat_last_n", -2), ("top_k", 2**64),
+                        ("mirostat", -(2**40)), ("logit_bias", {-1: 1.0})]:
         with pytest.raises(backstitch.ArgumentError):
             backstitch.Settings(**{name: value})
+    with pytest.raises(TypeError):
+        backstitch.Settings(seed=0.5)
     with pytest.raises(TypeError, match="temperature"):
         backstitch.Settings(temperature=1)
     with pytest.raises(AttributeError):

@@ -40,7 +40,8 @@ def test_errors_are_also_what_python_programs_expect():
 def test_options_that_do_not_exist_are_named(demo):
     with pytest.raises(TypeError, match="n_cxt"):
         backstitch.Session(demo, n_cxt=5)
-    for options in [{"n_ctx": -1}, {"n_ctx": 2**40}, {"n_seq_max": 0}, {"cache_type_k": "q3"}, {"n_threads": 0}]:
+    for options in [{"n_ctx": -1}, {"n_ctx": 2**40}, {"n_seq_max": 0}, {"cache_type_k": "q3"}, {"n_threads": 0},
+                    {"checkpoint_bytes": -1}]:
         with pytest.raises(backstitch.ArgumentError):
             backstitch.Session(demo, **options)
 
@@ -55,6 +56,28 @@ def test_positions_that_were_not_reached_are_refused(session):
     with pytest.raises(OverflowError):
         session.rollback(2**70)
     assert session.pos == 3
+
+
+def test_numbers_below_zero_are_named(session):
+    session.prompt("Once upon a time")
+    calls = [
+        lambda: session.text(-5),
+        lambda: session.generate(-2),
+        lambda: session.generate(logprobs=-1),
+        lambda: session.score([5], top=-3),
+        lambda: session.reseed(-2),
+        lambda: session.logits().top(-1),
+        lambda: session.logits().logprob(-1),
+        lambda: session.model.vocab.piece(-1),
+        lambda: session.model.vocab.is_eog(-1),
+        lambda: backstitch.Model(n_threads=-1),
+    ]
+    for call in calls:
+        with pytest.raises(backstitch.ArgumentError, match="-[1235]"):
+            call()
+    session.generate(1).text()
+    with pytest.raises(backstitch.ArgumentError, match="seed is -2"):
+        session.regenerate(seed=-2)
 
 
 @pytest.mark.parametrize("page", ["README.md", "python/README.md", "docs/python.md"])

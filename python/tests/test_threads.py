@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -123,6 +124,25 @@ def test_other_threads_run_while_the_model_does(long_session):
     assert alive and count > 1000
 
 
+@pytest.mark.parametrize("name", ["tokenize", "detokenize", "detokenize_bytes"])
+def test_other_threads_run_while_a_text_is_tokenised(demo, name):
+    text = "Once upon a time " * 300_000
+    argument = text if name == "tokenize" else demo.vocab.tokenize(text)
+    begin, order = threading.Event(), []
+    thread = threading.Thread(target=lambda: begin.wait() and order.append("other"))
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(100)  # the other thread runs only where this one lets it
+    try:
+        thread.start()
+        begin.set()
+        getattr(demo.vocab, name)(argument)
+        order.append("this")
+    finally:
+        sys.setswitchinterval(interval)
+    thread.join()
+    assert order == ["other", "this"]
+
+
 def test_threads_that_generate_take_turns(demo):
     first = backstitch.Session(demo, n_ctx=1024, n_threads=1, settings=backstitch.Settings(seed=1))
     first.prompt("Once upon a time")
@@ -174,3 +194,34 @@ def test_a_forked_process_is_told_to_make_its_own_session(session):
         os._exit(4)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
     session.feed([5])
+
+
+FORK = """
+import os, sys, backstitch
+model = backstitch.Model()
+session = backstitch.Session(model, n_ctx=256, n_threads=2)
+session.prompt("Once upon a time")
+fork, embedder = session.fork(), backstitch.Embedder(model, pooling="mean", n_ctx=64, n_threads=2)
+generation = session.generate(5)
+next(generation)
+child = os.fork()
+own = backstitch.Session(model, n_ctx=64, n_threads=2)
+own.prompt("One day")
+os.write(1, b"%d " % own.seed)
+if child == 0:
+    fork.close()
+    del embedder
+    sys.exit(5)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+assert generation.text() and fork.feed([5])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_leaves_its_parents_sessions_and_draws_its_own_seeds():
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=60
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    seeds = run.stdout.split()
+    assert len(seeds) == 2 and seeds[0] != seeds[1]

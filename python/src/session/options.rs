@@ -1,5 +1,6 @@
 //! Options of contexts: keyword arguments that several functions of Python take.
 
+use crate::arguments;
 use crate::errors::argument;
 use backstitch_models::{CellType, Model, Params};
 use pyo3::exceptions::PyTypeError;
@@ -14,7 +15,8 @@ const DEFAULT_N_SEQ_MAX: u32 = 4;
 /// Return the parameters of a context of `model` with these options.
 ///
 /// # Errors
-/// `TypeError` for an unknown option; `ArgumentError` for an unknown type of cells.
+/// `TypeError` for an unknown option; `ArgumentError` for an unknown type of cells, and for a
+/// number that is out of range.
 pub fn params(model: &Model, options: Option<&Bound<'_, PyDict>>) -> PyResult<Params> {
     let n_ctx = model.hparams().n_ctx_train.min(DEFAULT_N_CTX);
     let mut params = Params::default().n_ctx(n_ctx).n_seq_max(DEFAULT_N_SEQ_MAX);
@@ -34,7 +36,7 @@ fn set(params: &mut Params, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()
         "cache_type_k" => params.type_k = cell_type(name, value)?,
         "cache_type_v" => params.type_v = cell_type(name, value)?,
         "checkpoint_bytes" => {
-            params.rollback = params.rollback.checkpoint_bytes(value.extract()?);
+            params.rollback = params.rollback.checkpoint_bytes(number(name, value)?);
         }
         _ => return Err(PyTypeError::new_err(format!("there is no option '{name}'"))),
     }
@@ -42,10 +44,8 @@ fn set(params: &mut Params, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()
 }
 
 /// Return the number that an option has.
-fn number(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u32> {
-    let found: i64 = value.extract()?;
-    u32::try_from(found)
-        .map_err(|_| argument(value.py(), format_args!("{name} is {found}, which is out of range")))
+fn number<T: TryFrom<i128>>(name: &str, value: &Bound<'_, PyAny>) -> PyResult<T> {
+    arguments::number(value.py(), name, value.extract()?)
 }
 
 fn cell_type(name: &str, value: &Bound<'_, PyAny>) -> PyResult<CellType> {

@@ -41,8 +41,8 @@ impl Restoring<'_> {
         let model = &self.model.get().inner;
         let params = options::params(model, self.context)?;
         let settings = self.settings.cloned().unwrap_or_default();
-        settings.inner.check(model.hparams().n_vocab).or_raise(py)?;
-        let chain = chain(model.hparams().n_vocab, &settings.inner, None);
+        let n_vocab = model.hparams().n_vocab;
+        settings.check(n_vocab).or_raise(py)?;
         let options = RestoreOptions::default().convert(self.convert);
         let watch = Watch::new([None]);
         let restored = py.detach(|| {
@@ -53,6 +53,7 @@ impl Restoring<'_> {
                 Source::All(path) => ctx.restore_all_with(path, &options),
                 Source::Bytes(bytes) => ctx.seq_state_read_bytes(SeqId(0), bytes, &options),
             }?;
+            let chain = chain(n_vocab, &settings.in_context(ctx.params().n_ctx), None);
             Ok::<_, Error>((models::Session::adopt(ctx, &chain, &restored)?, restored))
         });
         let (session, restored) = watch.finish(restored)?.or_raise(py)?;
