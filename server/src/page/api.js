@@ -37,8 +37,19 @@ export async function* streamChat(body, key, signal) {
   throw new Error("the connection was cut");
 }
 
+/** Return what keeps an API key from being sent, in words; null if it can be sent. */
+export function wrongInKey(key) {
+  const wrong = /[^\x20-\x7e]/u.exec(key)?.[0];
+  if (wrong === undefined) return null;
+  const code = wrong.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
+  return `“${wrong}” (U+${code}) is no ASCII character, and cannot be sent`;
+}
+
 function headers(key) {
-  return key ? { authorization: `Bearer ${key}` } : {};
+  if (!key) return {};
+  const wrong = wrongInKey(key);
+  if (wrong !== null) throw new ServerError(401, `Enter the API key again in the settings: ${wrong}.`);
+  return { authorization: `Bearer ${key}` };
 }
 
 async function readError(response) {
@@ -56,7 +67,11 @@ async function readError(response) {
 /** Return an error in words that say what to do. */
 function explain(status, error) {
   const message = typeof error.message === "string" && error.message ? error.message : `status ${status}`;
-  if (status === 401 || status === 403) return `The server wants an API key: enter it in the settings. (${message})`;
+  if (status === 401) return `The server wants an API key: enter it in the settings. (${message})`;
+  if (status === 403) {
+    return `The server refuses pages of ${location.origin}. A proxy before it must pass on the Host header as it is, ` +
+      `or the option --cors-origins must name this origin. (${message})`;
+  }
   if (error.n_prompt_tokens && error.n_ctx) {
     return `The conversation has ${error.n_prompt_tokens} tokens, more than the context of ${error.n_ctx}. ` +
       "Go back to an earlier message, or begin a new conversation.";

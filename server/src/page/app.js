@@ -97,11 +97,8 @@ function setUpTransfer() {
 
 // Another tab changed the storage.
 function setUpTabs() {
-  window.addEventListener("storage", ({ key, newValue }) => {
-    const isShown = store.idOfKey(key) === chat.conversation().id;
-    if (isShown && newValue !== null && !chat.isRunning() && !document.querySelector(".editing")) {
-      chat.open(chat.conversation().id);
-    }
+  window.addEventListener("storage", ({ key }) => {
+    chat.takeStored(store.idOfKey(key));
     drawList(openChat);
   });
   window.addEventListener("pagehide", chat.keepRunning);

@@ -8,7 +8,7 @@ import { MessageView } from "./message.js";
 import * as settings from "./settings.js";
 import * as store from "./store.js";
 import { toast } from "./toast.js";
-import { addMessage, chooseSibling, newConversation, parentOf, path } from "./tree.js";
+import { addMessage, chooseSibling, isUnfinished, newConversation, parentOf, path } from "./tree.js";
 import { requestBody, takeChunk } from "./turn.js";
 
 const DRAW_EVERY = 60;
@@ -18,6 +18,8 @@ let shown = newConversation();
 let views = [];
 // Answers that are being written, by the id of their conversation. They go on while others are shown.
 const runs = new Map();
+// Answers that other tabs are writing, by the id of their node.
+const elsewhere = new Set();
 let listeners = { change() {}, turn() {} };
 
 const actions = { edit, regenerate, step, retry };
@@ -30,6 +32,11 @@ export function listen(change, turn) {
 /** Return the shown conversation. */
 export function conversation() {
   return shown;
+}
+
+/** Return a conversation as it is shown or being written, else as it is stored; null if there is none. */
+export function find(id) {
+  return id === shown.id ? shown : (runs.get(id)?.conversation ?? store.load(id));
 }
 
 /** Return the messages that are shown. */
@@ -63,12 +70,28 @@ export async function send(text, files) {
   await answer(shown, node);
 }
 
-/** Stop writing the answer of the shown conversation. */
-export async function stop() {
-  const run = runs.get(shown.id);
+/** Stop writing the answer of a conversation: of the shown one, if no other is named. */
+export async function stop(id = shown.id) {
+  const run = runs.get(id);
   if (!run) return;
   run.controller.abort();
   await run.done;
+}
+
+/** Take what another tab stored of a conversation. One that it removed is dropped here too. */
+export async function takeStored(id) {
+  const conversation = id === shown.id ? shown : runs.get(id)?.conversation;
+  if (!conversation) return;
+  if (store.isRemoved(conversation)) {
+    await stop(id);
+    if (id === shown.id) open(null);
+    return;
+  }
+  touch(conversation);
+  store.pull(conversation);
+  if (conversation !== shown) return;
+  draw();
+  follow();
 }
 
 /** Change the system message of the shown conversation. */
@@ -149,6 +172,7 @@ async function write(conversation, node) {
   let finished;
   run.done = new Promise((resolve) => { finished = resolve; });
   runs.set(conversation.id, run);
+  store.holdNode(node.id, run.done);
   keep(conversation);
   draw();
   scrollToEnd();
@@ -161,9 +185,10 @@ async function write(conversation, node) {
     else node.error = wordsOf(error);
     if (error.status === 401) settings.openSettings(shown.system, "key");
   } finally {
+    touch(conversation);
     runs.delete(conversation.id);
     conversation.updated = Date.now();
-    keep(conversation);
+    keepWritten(conversation);
     if (shown === conversation) endTurn(run);
     finished();
     listeners.turn();
@@ -185,7 +210,7 @@ async function stream({ conversation, node, controller, speaker }) {
     }
     if (now - saved >= SAVE_EVERY) {
       saved = now;
-      keep(conversation);
+      keepWritten(conversation);
     }
   }
   node.finish ??= "stop";
@@ -210,6 +235,7 @@ function titleOf(text, files) {
 }
 
 function keep(conversation) {
+  touch(conversation);
   try {
     store.save(conversation);
   } catch {
@@ -218,9 +244,30 @@ function keep(conversation) {
   listeners.change();
 }
 
+// Another tab may have removed the conversation while its answer was being written.
+function keepWritten(conversation) {
+  if (!store.isRemoved(conversation)) keep(conversation);
+}
+
 /** Keep answers that are being written, when the page is about to be closed. */
 export function keepRunning() {
-  for (const { conversation } of runs.values()) keep(conversation);
+  for (const { conversation } of runs.values()) keepWritten(conversation);
+}
+
+// Only the tab that writes an answer has its latest words. The clock may have been set back.
+function touch(conversation) {
+  const node = runs.get(conversation.id)?.node;
+  if (node) node.updated = Math.max(Date.now(), node.updated + 1);
+}
+
+// An answer without an end was cut off, unless another tab is writing it.
+async function watch({ id }) {
+  if (elsewhere.has(id)) return;
+  await store.whenNodeIsFree(id, () => {
+    elsewhere.add(id);
+    draw();
+  });
+  if (elsewhere.delete(id)) draw();
 }
 
 function viewOf(node) {
@@ -240,7 +287,9 @@ function draw() {
   }
   const running = runs.get(shown.id)?.node;
   for (const view of views) {
-    if (!view.element.classList.contains("editing")) view.update(view.node === running);
+    const { node } = view;
+    if (node !== running && isUnfinished(node)) watch(node);
+    if (!view.element.classList.contains("editing")) view.update(node === running || elsewhere.has(node.id));
   }
   byId("messages").classList.toggle("empty", views.length === 0);
   if (views.length === 0) byId("messages").replaceChildren(welcome());

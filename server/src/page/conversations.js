@@ -43,9 +43,14 @@ function rename(row, id, name, onOpen) {
     byId("conversations").querySelector(`[data-id="${CSS.escape(id)}"] button`)?.focus();
   };
   field.addEventListener("keydown", (event) => {
-    if (event.key === "Enter") close(field.value.trim());
-    if (event.key === "Escape") close(null);
     event.stopPropagation();
+    // These keys end the choice of characters of an input method.
+    if (event.isComposing) return;
+    if (event.key === "Escape") close(null);
+    if (event.key !== "Enter") return;
+    // The key would press the button that gets the focus.
+    event.preventDefault();
+    close(field.value.trim());
   });
   field.addEventListener("blur", () => close(field.value.trim()));
   row.replaceChildren(field);
@@ -53,7 +58,7 @@ function rename(row, id, name, onOpen) {
 }
 
 function setTitle(id, title) {
-  const conversation = id === chat.conversation().id ? chat.conversation() : store.load(id);
+  const conversation = chat.find(id);
   if (!conversation) return;
   conversation.title = title;
   try {
@@ -63,13 +68,13 @@ function setTitle(id, title) {
   }
 }
 
-// Deleted at once, with a way to undo it.
+// Deleted at once, with a way to undo it. An answer that was still being written would bring the
+// conversation back.
 async function remove(id, name, onOpen) {
-  const isShown = id === chat.conversation().id;
-  if (isShown) await chat.stop();
+  await chat.stop(id);
   const conversation = store.load(id);
   store.remove(id);
-  if (isShown) chat.open(null);
+  if (id === chat.conversation().id) chat.open(null);
   drawList(onOpen);
   byId("new-chat").focus();
   toast(`Deleted “${name}”.`, conversation && {

@@ -37,7 +37,8 @@ export function setUpKeys(commands) {
   };
   document.addEventListener("keydown", (event) => {
     if (document.querySelector("dialog[open]") || event.isComposing) return;
-    const run = event.altKey && !event.ctrlKey && !event.metaKey ? withAlt[event.code] : plainKey(event, commands);
+    const hasAlt = event.altKey && !event.ctrlKey && !event.metaKey;
+    const run = hasAlt ? isShortcut(event) && withAlt[event.code] : plainKey(event, commands);
     if (!run) return;
     event.preventDefault();
     run();
@@ -46,6 +47,14 @@ export function setUpKeys(commands) {
 
 function keyNames(keys) {
   return keys.split(", ").flatMap((name, n) => (n === 0 ? [el("kbd", null, name)] : [" ", el("kbd", null, name)]));
+}
+
+// In a field Alt with an arrow moves by words, and Option with a letter writes another character. An
+// empty message box has no words.
+function isShortcut({ target, code, key }) {
+  if (!isWriting(target)) return true;
+  if (code.startsWith("Arrow")) return target === byId("input") && target.value === "";
+  return key.toLowerCase() === code.slice("Key".length).toLowerCase();
 }
 
 function plainKey(event, commands) {

@@ -66,6 +66,8 @@ export class MessageView {
         el("button", { type: "button", class: "quiet", onclick: close }, "Cancel"),
         el("button", { class: "primary" }, isUser ? "Send" : "Save")));
     form.addEventListener("keydown", (event) => {
+      // These keys end the choice of characters of an input method.
+      if (event.isComposing) return;
       if (event.key === "Escape") {
         event.stopPropagation();
         close();

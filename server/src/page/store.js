@@ -1,11 +1,15 @@
 // Conversations and settings in this browser's storage. Each conversation lies under a key of its
-// own, beside a short head for the list, so that several tabs do not overwrite each other's.
+// own, beside a short head for the list. Several tabs may have the same conversation: each of them
+// takes in what the others stored before it stores its own, so that nothing is overwritten.
 
-import { fromData, size, toData } from "./tree.js";
+import { fromData, merge, size, toData } from "./tree.js";
 
 const HEAD = "backstitch:head:";
 const CHAT = "backstitch:chat:";
 const SETTINGS = "backstitch:settings";
+// A lock for each answer that is being written. Browsers have locks only where the page comes by
+// HTTPS or from this machine.
+const WRITING = "backstitch:writing:";
 
 // Used where the browser refuses storage: everything works until the page is closed.
 class NoStorage {
@@ -18,6 +22,9 @@ class NoStorage {
 }
 
 const storage = openStorage();
+// The title and the system message of each conversation that were last read or stored here: other
+// ones in the storage are another tab's, other ones in the conversation are changes of this tab.
+const known = new WeakMap();
 
 function openStorage() {
   try {
@@ -50,18 +57,56 @@ export function load(id) {
   const data = parse(storage.getItem(CHAT + id));
   if (data === null) return null;
   try {
-    return fromData(data);
+    const conversation = fromData(data);
+    remember(conversation, conversation);
+    return conversation;
   } catch (error) {
     console.warn(`Conversation ${id}: ${error.message}`);
     return null;
   }
 }
 
-/** Keep a conversation. Throws if the browser's storage is full. An empty one is not kept. */
+/** Take in what other tabs stored of a conversation. */
+export function pull(conversation) {
+  const stored = load(conversation.id);
+  if (stored === null) return;
+  merge(conversation, stored, known.get(conversation));
+  remember(conversation, stored);
+}
+
+/**
+ * Keep a conversation, with what other tabs stored of it. Throws if the browser's storage is full.
+ * An empty one is not kept.
+ */
 export function save(conversation) {
   if (size(conversation) === 0) return;
+  pull(conversation);
   storage.setItem(CHAT + conversation.id, JSON.stringify(toData(conversation)));
   storage.setItem(HEAD + conversation.id, JSON.stringify({ title: conversation.title, updated: conversation.updated }));
+  remember(conversation, conversation);
+}
+
+function remember(conversation, { title, system }) {
+  known.set(conversation, { title, system });
+}
+
+/** Return true if a conversation was stored, and is no longer. */
+export function isRemoved(conversation) {
+  return known.has(conversation) && storage.getItem(CHAT + conversation.id) === null;
+}
+
+/** Tell other tabs that this one writes a node, until a promise is kept. */
+export function holdNode(id, done) {
+  navigator.locks?.request(WRITING + id, () => done);
+}
+
+/** Wait until no other tab writes a node. `onBusy` is called if one does. */
+export async function whenNodeIsFree(id, onBusy) {
+  const name = WRITING + id;
+  const isFree = await navigator.locks?.request(name, { mode: "shared", ifAvailable: true }, (lock) => lock !== null);
+  if (isFree !== false) return;
+  onBusy();
+  await navigator.locks.request(name, { mode: "shared" }, () => {});
 }
 
 /** Drop a conversation. */

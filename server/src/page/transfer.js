@@ -44,13 +44,15 @@ export function setUpImport(onImport) {
   });
 }
 
-// All or nothing. What is there already is not overwritten: a conversation with its id gets another.
+// All or nothing. Nothing is overwritten: a conversation whose id is taken, also by an earlier one of
+// the file, gets another.
 function keepAll(conversations) {
   const kept = [];
   const there = new Set(store.list().map((head) => head.id));
   try {
     for (const conversation of conversations) {
       if (there.has(conversation.id)) conversation.id = newId();
+      there.add(conversation.id);
       kept.push(conversation.id);
       store.save(conversation);
     }

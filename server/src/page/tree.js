@@ -3,7 +3,12 @@
 //
 // The root is a node without a message. Nodes are kept in a Map by id.
 
+import { natural } from "./numbers.js";
+
 const ROOT = "root";
+// The numbers that turn.js writes of an answer. The first ones are always there.
+const COUNTS = ["cached", "evaluated", "generated", "prompt"];
+const NUMBERS = ["promptMs", "generatedMs", "perSecond", "reused", "replayed", "reevaluated", "difference", "fromDisk", "seq"];
 
 /** Return an id that is random enough for one browser. */
 export function newId() {
@@ -21,9 +26,10 @@ export function newConversation(system = "") {
 /** Add a message under `parent` (null: at the beginning), choose it, and return its node. */
 export function addMessage(conversation, parent, role, fields = {}) {
   const above = parent ?? conversation.nodes.get(ROOT);
+  const now = Date.now();
   const node = {
     id: newId(), parent: above.id, role, children: [], chosen: null,
-    text: "", reasoning: "", files: [], finish: null, error: null, stats: null, created: Date.now(), ...fields,
+    text: "", reasoning: "", files: [], finish: null, error: null, stats: null, created: now, updated: now, ...fields,
   };
   conversation.nodes.set(node.id, node);
   above.children.push(node.id);
@@ -77,6 +83,36 @@ export function size(conversation) {
   return conversation.nodes.size - 1;
 }
 
+/** Return true for an answer that is still being written, or was cut off. */
+export function isUnfinished(node) {
+  return node.role === "assistant" && node.finish === null && node.error === null;
+}
+
+/**
+ * Take in another copy of the conversation, the stored one. Messages of either copy stay, as none
+ * is ever deleted alone; of a message in both, the later words are taken. The branches that are
+ * shown stay. `known` has a title and a system message: where the conversation still has these, it
+ * takes the other copy's.
+ */
+export function merge(conversation, stored, known) {
+  for (const name of ["title", "system"]) {
+    if (conversation[name] === known?.[name]) conversation[name] = stored[name];
+  }
+  conversation.updated = Math.max(conversation.updated, stored.updated);
+  for (const [id, other] of stored.nodes) {
+    const node = conversation.nodes.get(id);
+    if (node) mergeNode(node, other);
+    else conversation.nodes.set(id, other);
+  }
+}
+
+// All tabs find the siblings in the order in which they were stored.
+function mergeNode(node, { children, chosen, ...words }) {
+  node.children = [...new Set([...children, ...node.children])];
+  node.chosen ??= chosen;
+  if (words.updated > node.updated) Object.assign(node, words);
+}
+
 /** Return the conversation as plain data for JSON. */
 export function toData(conversation) {
   return { ...conversation, version: 1, nodes: [...conversation.nodes.values()] };
@@ -119,6 +155,7 @@ function readNode(raw) {
     error: typeof raw.error === "string" ? raw.error : null,
     stats: isObject(raw.stats) ? readStats(raw.stats) : null,
     created: number(raw.created) ?? 0,
+    updated: number(raw.updated) ?? number(raw.created) ?? 0,
   };
 }
 
@@ -139,13 +176,12 @@ function checkTree(nodes) {
   if (seen.size !== nodes.size) throw new Error("a message is in no place");
 }
 
-// Numbers and short texts only, as turn.js writes them.
+// Without the counts that are always there, nothing can be drawn.
 function readStats(raw) {
-  const stats = {};
-  for (const [name, value] of Object.entries(raw)) {
-    if (Number.isFinite(value) || typeof value === "boolean") stats[name] = value;
-    else if (typeof value === "string") stats[name] = value.slice(0, 200);
-  }
+  if (COUNTS.some((name) => natural(raw[name]) === null)) return null;
+  const names = [...COUNTS, ...NUMBERS].filter((name) => natural(raw[name]) !== null);
+  const stats = Object.fromEntries(names.map((name) => [name, raw[name]]));
+  if (typeof raw.why === "string") stats.why = raw.why.slice(0, 200);
   return stats;
 }
 

@@ -75,6 +75,7 @@ export function endOf(node) {
 }
 
 const REASONS = {
+  __proto__: null,
   complete: "everything but the last token was reused",
   differs: "what is held ends or differs there",
   nothing_held: "nothing held begins like this prompt",

@@ -63,12 +63,27 @@ class Browser:
         os.close(from_browser)
         self.rest, self.last_id, self.messages, self.requests = b"", 0, [], []
         pages = self.call("Target.getTargets", session=None)["targetInfos"]
-        target = next(page["targetId"] for page in pages if page["type"] == "page")
+        self._attach(next(page["targetId"] for page in pages if page["type"] == "page"))
+        self.resize(width, height)
+
+    def open_tab(self, url):
+        """Load a page in another tab, and drive that one. Returns the session of the tab before."""
+        before = self.session
+        target = self.call("Target.createTarget", {"url": "about:blank"}, session=None)["targetId"]
+        self._attach(target)
+        self.go(url)
+        return before
+
+    def show(self, session):
+        """Bring a tab to the front, and drive that one."""
+        self.session = session
+        self.call("Page.bringToFront")
+
+    def _attach(self, target):
         attached = {"targetId": target, "flatten": True}
         self.session = self.call("Target.attachToTarget", attached, session=None)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log", "DOM"):
             self.call(f"{domain}.enable")
-        self.resize(width, height)
 
     def call(self, method, params=None, session=""):
         """Call a method of the browser, and return its result."""

@@ -114,7 +114,7 @@
   // The tree: siblings, the chosen path, and plain data.
   const chat = tree.newConversation("system");
   const first = tree.addMessage(chat, null, "user", { text: "1" });
-  const answer = tree.addMessage(chat, first, "assistant", { text: "2", stats: { prompt: 5, generated: 3, why: "complete" } });
+  const answer = tree.addMessage(chat, first, "assistant", { text: "2", stats: { cached: 2, evaluated: 3, generated: 3, prompt: 5, why: "complete" } });
   const edited = tree.addMessage(chat, null, "user", { text: "1b", files: [{ name: "a.txt", text: "``` x" }] });
   const texts = () => tree.path(chat).map((node) => node.text);
   same("path of the newest", texts(), ["1b"]);

@@ -37,6 +37,14 @@ def texts(selector):
 USERS = texts("article.user .plain")
 BRANCHES = texts(".branch-number")
 
+STORED = "Object.keys(localStorage).filter((key) => key.startsWith('backstitch:chat:')).length"
+
+
+def key_event(name, code, more=""):
+    """Return an expression for pressing a key where the focus is: true if the page took it."""
+    event = f"{{key: {json.dumps(name)}, code: {json.dumps(code)}, bubbles: true, cancelable: true, {more}}}"
+    return f"!document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {event}))"
+
 
 def check(what, found, wanted=True):
     """Fail unless a value is the wanted one."""
@@ -153,6 +161,84 @@ def reloads(page):
     check("undone", page.browser.run(USERS), ["Once upon a time"])
 
 
+def rename(page, title):
+    """Rename the last conversation of the list."""
+    page.browser.click("#conversations li:last-child [aria-label^=Rename]")
+    page.browser.run("document.querySelector('#conversations input').select()")
+    page.browser.type(title)
+    check("no end of a composition", page.browser.run(key_event("Enter", "Enter", "isComposing: true")), False)
+    check("still open", page.browser.run("document.querySelector('#conversations input') !== null"))
+    page.browser.press("Enter")
+    page.browser.wait(f"{texts('#conversations .open')}.includes({json.dumps(title)})", 5)
+
+
+def removes(page):
+    """Rename and delete a conversation that is not shown, while its answer is written."""
+    page.browser.run((HERE / "slow.js").read_text())
+    page.browser.run("document.getElementById('input').focus()")
+    page.browser.type("Once upon a time")
+    page.browser.press("Enter")
+    page.browser.wait(f"!{IDLE}", 5)
+    page.browser.press("Alt+KeyN")
+    rename(page, "Renamed")
+    time.sleep(2.5)
+    check("the title stays", page.browser.run(texts("#conversations .open")), ["Renamed"])
+    check("it is not opened", page.browser.run(USERS), [])
+    page.browser.click("#conversations li [aria-label^=Delete]")
+    page.browser.wait(f"{STORED} === 0", 5)
+    time.sleep(2.5)
+    check("it stays away", page.browser.run(STORED), 0)
+    page.browser.click(".toast button")
+    page.browser.wait(f"{USERS}.length === 1", 5)
+    check("its answer was stopped", page.browser.run(texts("article.assistant .notice")), ["Stopped."])
+
+
+def tabs(page):
+    page.send("Once upon a time")
+    first = page.browser.open_tab(page.url)
+    second = page.browser.session
+    page.send("Then the cat said:")
+    page.browser.show(first)
+    page.browser.wait(f"{USERS}.length === 2 && {ANSWERED} === 2", 10)
+    page.browser.click("article.user [aria-label='Answer this again']")
+    page.browser.wait(f"{BRANCHES}[0] === '2/2' && {ANSWERED} === 1")
+    page.browser.show(second)
+    page.browser.wait(f"{BRANCHES}[0] === '1/2'", 10)
+    check("the branch that is shown", page.browser.run(USERS), ["Once upon a time", "Then the cat said:"])
+    # An answer of the other tab grows here, and is not cut off until it is.
+    page.browser.run((HERE / "slow.js").read_text())
+    page.browser.run("document.getElementById('input').focus()")
+    page.browser.type("And then?")
+    page.browser.press("Enter")
+    page.browser.wait(f"!{IDLE}", 5)
+    page.browser.show(first)
+    page.browser.click("[aria-label='Previous branch']")
+    page.browser.wait("document.querySelector('article.running') !== null", 10)
+    rename(page, "Renamed")
+    page.browser.wait("document.querySelector('article.running').textContent.includes('word')", 10)
+    check("no notice", page.browser.run("document.querySelector('article.running .notice').hidden"))
+    page.browser.show(second)
+    page.browser.run("window.isDone = true")
+    page.browser.wait(IDLE, 5)
+    check("the other tab's title", page.browser.run(texts("#conversations .open")), ["Renamed"])
+    page.browser.show(first)
+    page.browser.wait("document.querySelector('article.running') === null", 10)
+    check("the end", page.browser.run("document.querySelector('article:last-of-type .notice').hidden"))
+    # One that another tab removes is not stored again.
+    page.browser.show(second)
+    page.browser.run("window.isDone = false")
+    page.browser.type("More.")
+    page.browser.press("Enter")
+    page.browser.wait(f"!{IDLE}", 5)
+    page.browser.show(first)
+    page.browser.click("#conversations li [aria-label^=Delete]")
+    page.browser.wait(f"{STORED} === 0", 5)
+    page.browser.show(second)
+    page.browser.wait(f"{IDLE} && {USERS}.length === 0", 10)
+    time.sleep(2.5)
+    check("it stays away", page.browser.run(STORED), 0)
+
+
 def restores(page):
     page.send("Once upon a time")
     page.browser.click("article.assistant [aria-label=Regenerate]")
@@ -175,6 +261,12 @@ def restores(page):
         page.browser.choose_file("#import-file", files[0])
         page.browser.wait(f"{USERS}.length === 1", 10)
         check("restored", page.browser.run(BRANCHES), ["2/2"])
+        twice = json.loads(files[0].read_text())
+        twice["conversations"] *= 2
+        files[0].write_text(json.dumps(twice))
+        page.browser.run("localStorage.clear()")
+        page.browser.choose_file("#import-file", files[0])
+        page.browser.wait(f"{STORED} === 2", 10)
         bad = Path(folder) / "bad.json"
         bad.write_text('{"kind": "backstitch conversations", "conversations": [1]}')
         page.browser.choose_file("#import-file", bad)
@@ -227,6 +319,24 @@ def sets(page):
     page.send("Hello")
     body = page.browser.run("window.bodies[0]")
     check("sent", (body["temperature"], body["messages"][0]), (0, {"role": "system", "content": "You sew."}))
+    # The system message of an older conversation becomes that of new ones only by a change of it.
+    page.browser.run("import('./page/chat.js').then((chat) => chat.setSystem('You knit.'))")
+    page.browser.press("Alt+KeyS")
+    page.browser.run("document.querySelector('[name=key]').value = 'sk…'")
+    page.browser.click("#settings [value=save]")
+    check("a wrong key", "U+2026" in page.browser.run("document.getElementById('settings-error').textContent"))
+    page.browser.run("document.querySelector('[name=key]').value = 'sk'")
+    page.browser.click("#settings [value=save]")
+    page.browser.wait("!document.getElementById('settings').open", 5)
+    kept = page.browser.run("JSON.parse(localStorage.getItem('backstitch:settings'))")
+    check("kept as they were", (kept["system"], kept["key"]), ("You sew.", "sk"))
+    page.browser.run("Storage.prototype.setItem = () => { throw new Error('full'); }")
+    page.browser.press("Alt+KeyS")
+    page.browser.run("document.querySelector('[name=temperature]').value = '1'")
+    page.browser.click("#settings [value=save]")
+    page.browser.wait(f"{texts('.toast')}.some((text) => text.includes('storage is full'))", 5)
+    page.send("Hello")
+    check("in force", page.browser.run("window.bodies.at(-1).temperature"), 1)
 
 
 def keyboard(page):
@@ -241,6 +351,15 @@ def keyboard(page):
     check("the second message", page.browser.run("document.activeElement.querySelector('.plain').textContent"), "Then the cat said:")
     page.browser.press("KeyE")
     page.browser.wait("document.activeElement.matches('.edit textarea')", 5)
+    for name, code, more in [("@", "KeyL", "altKey: true"), ("Dead", "KeyN", "altKey: true"),
+                             ("ArrowLeft", "ArrowLeft", "altKey: true"), ("Escape", "Escape", "isComposing: true"),
+                             ("Enter", "Enter", "ctrlKey: true, isComposing: true")]:
+        check(f"{name} is the field's", page.browser.run(key_event(name, code, more)), False)
+        check(f"{name} closes nothing", page.browser.run("document.activeElement.matches('.edit textarea')"))
+    check("a letter that is one", page.browser.run(key_event("k", "KeyK", "altKey: true")))
+    page.browser.press("Escape")
+    page.browser.wait("!document.getElementById('keys').open", 5)
+    page.browser.run("document.querySelector('.edit textarea').focus()")
     page.browser.press("Escape")
     check("cancelled", page.browser.run("document.querySelector('.edit') === null"))
     page.browser.press("KeyE")
@@ -323,7 +442,7 @@ def failures(page):
     check("damaged storage does no harm", page.browser.run(USERS), ["Once upon a time", "Then"])
 
 
-TESTS = [modules, chats, edits, reloads, restores, attaches, stops, sets, keyboard, phone, themes, failures]
+TESTS = [modules, chats, edits, reloads, removes, tabs, restores, attaches, stops, sets, keyboard, phone, themes, failures]
 
 
 def restarts(page, server):
