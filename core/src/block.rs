@@ -3,9 +3,10 @@
 //! Every format has a file. It defines a block struct that can be cast from bytes at any alignment
 //! (all fields are bytes; numbers are little-endian as in the file), and a [`Codec`](codec::Codec)
 //! that turns one block into floats and back. Decoding is bit-equal to the reference decoders of
-//! the GGUF project; encoding is bit-equal to its reference quantisers, with an importance matrix
-//! and without, so a model quantised here and one quantised there are the same file. The arithmetic
-//! in here must therefore not be reordered: products, sums and roundings are part of the format.
+//! the GGUF project; encoding is bit-equal to its reference quantisers (of llama.cpp b10434; IQ3_S
+//! has an exception), with an importance matrix and without, so a model quantised here and one
+//! quantised there are the same file. The arithmetic in here must therefore not be reordered:
+//! products, sums and roundings are part of the format.
 //!
 //! # Words
 //! A *quant* is the small integer that stands for an element. A *scale* `d` multiplies it, a

@@ -180,8 +180,8 @@ pub enum Error {
         /// The byte offset of the element type.
         offset: u64,
     },
-    /// `general.alignment` is not a power of two.
-    #[error("\"general.alignment\" is {found} at offset {offset}, not a power of two")]
+    /// `general.alignment` is not a power of two, or too large.
+    #[error("\"general.alignment\" is {found} at offset {offset}, not a power of two up to 65536")]
     Alignment {
         /// The byte offset of the value.
         offset: u64,

@@ -39,8 +39,9 @@ pub enum Error {
         /// The numbers that it needs.
         wanted: usize,
     },
-    /// A tensor, or the importance of one, holds infinities or no numbers.
-    #[error("tensor {tensor:?} holds infinities or no numbers")]
+    /// A tensor, or the importance of one, holds infinities or no numbers, or numbers too large for
+    /// the type that it would get.
+    #[error("tensor {tensor:?} holds infinities, no numbers, or numbers too large for its new type")]
     NotFinite {
         /// The name of the tensor.
         tensor: String,

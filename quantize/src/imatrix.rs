@@ -139,12 +139,8 @@ impl Imatrix {
     fn read_gguf(gguf: &Gguf<'_>) -> Result<Self, Error> {
         let mut entries = BTreeMap::new();
         for tensor in gguf.tensors() {
-            let Some(name) = tensor.name().strip_suffix(SUMS) else {
-                if !tensor.name().ends_with(COUNTS) {
-                    return Err(problem(tensor.name(), "no tensor of an importance matrix has this name"));
-                }
-                continue;
-            };
+            // Newer files have sums of the inputs themselves, too.
+            let Some(name) = tensor.name().strip_suffix(SUMS) else { continue };
             let counts = gguf.tensor(&format!("{name}{COUNTS}"));
             let counts = counts.ok_or_else(|| problem(name, "there are sums without counts"))?;
             let sums = floats(tensor.dtype(), gguf.tensor_data(tensor), name)?;

@@ -1,4 +1,4 @@
-//! Quantises GGUF models as llama.cpp does, byte for byte.
+//! Quantises GGUF models as llama.cpp b10434 does, byte for byte.
 //!
 //! [`Quantizer`] takes a parsed model and [`Options`] and plans a type for each tensor: a
 //! [`FileType`] names a mixture of types, and [`mix`] says which tensor gets which. Writing streams

@@ -146,7 +146,7 @@ impl<'a> Mix<'a> {
             return Ok(self.options.output.unwrap_or_else(|| self.output(tensor)));
         }
         if file_type == F::MXFP4_MOE {
-            let is_experts = tensor.shape().len() > 2;
+            let is_experts = matches!(tensor.shape(), [.., n, _, _] if *n > 1);
             return Ok(if is_experts { DType::MXFP4 } else { DType::Q8_0 });
         }
         if category == Category::TokenEmbedding {

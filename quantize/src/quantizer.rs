@@ -81,12 +81,12 @@ impl<'g, 'a> Quantizer<'g, 'a> {
         name: &'g str,
     ) -> Result<Self, Error> {
         let mut plan = Self::planned(gguf, options, Some(imatrix))?;
-        plan.extra.push(("quantize.imatrix.file", name.into()));
+        plan.extra.push(("quantize.imatrix.file", cut(name).into()));
         if let Some(dataset) = imatrix.datasets().first() {
-            plan.extra.push(("quantize.imatrix.dataset", dataset.as_str().into()));
+            plan.extra.push(("quantize.imatrix.dataset", cut(dataset).into()));
         }
         plan.extra.push(("quantize.imatrix.entries_count", (imatrix.n_entries() as u32).into()));
-        if let Some(n_chunks) = imatrix.n_chunks() {
+        if let Some(n_chunks) = imatrix.n_chunks().filter(|&n| n > 0) {
             plan.extra.push(("quantize.imatrix.chunks_count", n_chunks.into()));
         }
         Ok(plan)
@@ -138,7 +138,7 @@ impl<'g, 'a> Quantizer<'g, 'a> {
     ///
     /// # Errors
     /// [`Error::NeedsImatrix`] before anything is written; [`Error::NotFinite`] if a tensor holds
-    /// infinities or no numbers; [`Error::Io`] if `out` fails.
+    /// infinities or no numbers, or would in its new type; [`Error::Io`] if `out` fails.
     pub fn write(
         &self,
         pool: &dyn Pool,
@@ -210,6 +210,11 @@ impl<'g, 'a> Quantizer<'g, 'a> {
     }
 }
 
+/// Return the first 127 bytes of a text, which is what `llama-quantize` writes of it.
+fn cut(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(127)).unwrap_or(text)
+}
+
 /// Refuse tensors that have no floats to begin with.
 fn check_source(tensor: &TensorInfo<'_>, options: &Options) -> Result<(), Error> {
     let name = || tensor.name().into();
@@ -276,17 +281,25 @@ impl Rows<'_> {
         let mut floats = vec![0.0; self.n_cols];
         for (row, encoded) in rows.chunks_exact(self.from).zip(encoded.chunks_exact_mut(self.to)) {
             self.planned.tensor.dtype().decode(row, &mut floats).map_err(|error| self.failed(error))?;
-            if floats.iter().any(|x| !x.is_finite()) {
-                return Err(Error::NotFinite { tensor: self.planned.tensor.name().into() });
-            }
+            self.check_finite(&floats)?;
             let dtype = self.planned.dtype;
             let result = match self.importance {
                 Some(importance) => dtype.encode_important(&floats, importance, encoded),
                 None => dtype.encode(&floats, encoded),
             };
             result.map_err(|error| self.failed(error))?;
+            // Finite weights may be too large for the scales of the type, or for F16.
+            dtype.decode(encoded, &mut floats).map_err(|error| self.failed(error))?;
+            self.check_finite(&floats)?;
         }
         Ok(())
+    }
+
+    fn check_finite(&self, row: &[f32]) -> Result<(), Error> {
+        match row.iter().all(|x| x.is_finite()) {
+            true => Ok(()),
+            false => Err(Error::NotFinite { tensor: self.planned.tensor.name().into() }),
+        }
     }
 
     fn failed(&self, source: backstitch_core::Error) -> Error {

@@ -4,9 +4,10 @@
 
 mod shared;
 
+use backstitch_core::DType;
 use backstitch_core::pool::{Inline, Pool, ThreadPool};
-use backstitch_models::gguf::Gguf;
-use backstitch_quantize::{FileType, Imatrix, Options, Quantizer};
+use backstitch_models::gguf::{Gguf, Writer};
+use backstitch_quantize::{Error, FileType, Imatrix, Options, Quantizer};
 use shared::{crc32, golden};
 
 /// Return the importance matrix that the goldens were made with: the same numbers for each matrix.
@@ -59,6 +60,39 @@ fn files_are_those_of_the_reference() {
     for model in ["quant_f16", "llama"] {
         assert_eq!(differences(model, &Inline), none, "{model}");
     }
+}
+
+/// Return a file with matrices of experts that hold the number `x` everywhere.
+fn one_matrix(shape: &[usize], x: f32) -> Vec<u8> {
+    let data: Vec<u8> = x.to_le_bytes().repeat(shape.iter().product());
+    let mut writer = Writer::new();
+    writer.set("general.architecture", "llama").unwrap();
+    writer.tensor("blk.0.ffn_down_exps.weight", shape, DType::F32, &data).unwrap();
+    writer.to_bytes()
+}
+
+fn quantized(file: &[u8], file_type: FileType) -> Result<Vec<u8>, Error> {
+    let (gguf, mut out) = (Gguf::parse(file)?, Vec::new());
+    Quantizer::new(&gguf, &Options::new(file_type))?.write(&Inline, &mut out, &mut |_| {})?;
+    Ok(out)
+}
+
+#[test]
+fn numbers_too_large_for_their_type_are_refused() {
+    for (x, file_type) in [(70_000.0, FileType::F16), (1e6, FileType::Q4_0), (2e7, FileType::Q8_0)] {
+        let result = quantized(&one_matrix(&[2, 32, 64], x), file_type);
+        assert!(matches!(result, Err(Error::NotFinite { .. })), "{x}");
+        assert!(quantized(&one_matrix(&[2, 32, 64], x / 100.0), file_type).is_ok(), "{x}");
+    }
+}
+
+#[test]
+fn one_expert_is_no_mixture() {
+    let types = [1, 2].map(|n_experts| {
+        let file = quantized(&one_matrix(&[n_experts, 32, 64], 1.0), FileType::MXFP4_MOE).unwrap();
+        Gguf::parse(&file).unwrap().tensors()[0].dtype()
+    });
+    assert_eq!(types, [DType::Q8_0, DType::MXFP4]);
 }
 
 #[test]

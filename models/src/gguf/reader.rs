@@ -20,6 +20,9 @@ const VERSIONS: core::ops::RangeInclusive<u32> = 2..=3;
 /// The alignment of tensor data unless `general.alignment` sets another; from the format document.
 pub(super) const DEFAULT_ALIGNMENT: u32 = 32;
 pub(super) const ALIGNMENT_KEY: &str = "general.alignment";
+/// The largest alignment: a large page of 64-bit ARM. With more, padding would let a small file ask
+/// for a large one.
+const MAX_ALIGNMENT: u32 = 1 << 16;
 
 /// The fewest bytes of a metadata entry: length of the key, one byte of it, type, and a value of
 /// one byte.
@@ -329,10 +332,15 @@ fn read_fixed_array<'a>(cursor: &mut Cursor<'a>, key: &str, ty: ValueType) -> Re
     }
 }
 
+/// Return true if tensor data may be aligned so.
+pub(super) fn is_alignment(alignment: u32) -> bool {
+    alignment.is_power_of_two() && alignment <= MAX_ALIGNMENT
+}
+
 /// Return the alignment of tensor data.
 fn alignment(entry: Option<&KeyValue<'_>>) -> Result<u64, Error> {
     let alignment: u32 = entry.map_or(Ok(DEFAULT_ALIGNMENT), KeyValue::read)?;
-    if alignment.is_power_of_two() {
+    if is_alignment(alignment) {
         return Ok(alignment.into());
     }
     let offset = entry.map_or(0, |entry| entry.offset);

@@ -268,11 +268,15 @@ fn hostile_metadata_gets_a_precise_error() {
         ),
         (
             Raw::new(0, 1).text("general.alignment").u32(4).u32(48),
-            "\"general.alignment\" is 48 at offset 24, not a power of two",
+            "\"general.alignment\" is 48 at offset 24, not a power of two up to 65536",
         ),
         (
             Raw::new(0, 1).text("general.alignment").u32(4).u32(0),
-            "\"general.alignment\" is 0 at offset 24, not a power of two",
+            "\"general.alignment\" is 0 at offset 24, not a power of two up to 65536",
+        ),
+        (
+            Raw::new(0, 1).text("general.alignment").u32(4).u32(1 << 17),
+            "\"general.alignment\" is 131072 at offset 24, not a power of two up to 65536",
         ),
         (
             Raw::new(0, 1).text("general.alignment").u32(8).text("32"),

@@ -7,7 +7,7 @@ use backstitch_core::DType;
 use backstitch_core::packed::ALIGN;
 
 use super::cursor::MAX_NAME;
-use super::reader::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAGIC};
+use super::reader::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAGIC, is_alignment};
 use super::tensor::{Shape, TensorType};
 use super::value::{Value, encode_text};
 use crate::error::{Error, Region};
@@ -65,7 +65,7 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     /// [`Error::NameLength`] for a key that is empty or too long. [`Error::Alignment`] or
-    /// [`Error::WrongType`] for an alignment that is not a power of two in a `u32`.
+    /// [`Error::WrongType`] for an alignment that is not a power of two up to 65,536, a `u32`.
     pub fn set(
         &mut self,
         key: impl Into<Cow<'a, str>>,
@@ -314,7 +314,7 @@ fn check_name(name: &str, region: Region, number: usize) -> Result<(), Error> {
 
 fn check_alignment(value: &Value<'_>) -> Result<(), Error> {
     match *value {
-        Value::U32(alignment) if alignment.is_power_of_two() => Ok(()),
+        Value::U32(alignment) if is_alignment(alignment) => Ok(()),
         Value::U32(alignment) => Err(Error::Alignment { offset: 0, found: alignment.into() }),
         _ => {
             Err(Error::WrongType { key: ALIGNMENT_KEY.into(), offset: 0, found: value.ty(), wanted: "a u32" })

@@ -35,6 +35,21 @@ fn what_is_written_is_read_again() {
 }
 
 #[test]
+fn sums_of_the_inputs_themselves_are_passed_over() {
+    let bytes = sample().to_bytes().unwrap();
+    let (gguf, mut writer) = (Gguf::parse(&bytes).unwrap(), Writer::new());
+    for entry in gguf.metadata() {
+        writer.set(entry.key, entry.value.clone()).unwrap();
+    }
+    for tensor in gguf.tensors() {
+        writer.tensor(tensor.name(), tensor.shape(), tensor.dtype(), gguf.tensor_data(tensor)).unwrap();
+    }
+    let sums: Vec<u8> = [-1.0f32, 2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    writer.tensor("a.weight.in_sum", &[2], DType::F32, &sums).unwrap();
+    assert_eq!(Imatrix::read(&writer.to_bytes()).unwrap(), sample());
+}
+
+#[test]
 fn sums_of_another_shape_are_refused() {
     let mut imatrix = sample();
     assert!(imatrix.add("a.weight", 0, 1, &[1.0; 3], 3).is_err());
