@@ -174,7 +174,7 @@ impl Hparams {
             mla: Mla::read(&r, n_head)?,
             // Files of models whose scores do not fall state 0.
             max_alibi_bias: r.f32_unless_0("attention.max_alibi_bias")?,
-            clamp_kqv: r.positive_f32("attention.clamp_kqv")?,
+            clamp_kqv: r.f32_unless_0("attention.clamp_kqv")?,
             temperature: temperature(&r)?,
             value_scale: r.positive_f32("attention.value_scale")?,
             has_parallel_residual: r.gguf.keys()?.optional("use_parallel_residual")?,

@@ -100,15 +100,19 @@ impl<'t, 'i> Machine<'t, 'i> {
     /// Run the statements of a body, until one changes the flow.
     fn body(&mut self, body: &'t [Stmt]) -> Eval<Flow> {
         self.deeper(|machine| {
+            let line = machine.line;
+            let mut flow = Flow::Next;
             for stmt in body {
                 machine.budget.pay(STEP)?;
                 machine.line = stmt.line;
-                match machine.statement(&stmt.kind)? {
-                    Flow::Next => {}
-                    flow => return Ok(flow),
+                flow = machine.statement(&stmt.kind)?;
+                if flow != Flow::Next {
+                    break;
                 }
             }
-            Ok(Flow::Next)
+            // What fails after the body belongs to the statement around it.
+            machine.line = line;
+            Ok(flow)
         })
     }
 
@@ -117,7 +121,7 @@ impl<'t, 'i> Machine<'t, 'i> {
         match stmt {
             StmtKind::Text(text) => self.write(text)?,
             StmtKind::Output(expr) => self.output(expr)?,
-            StmtKind::For(definition) => self.for_loop(definition)?,
+            StmtKind::For(definition) => return self.for_loop(definition),
             StmtKind::If(branches, otherwise) => return self.branch(branches, otherwise),
             StmtKind::Set(target, expr) => {
                 let value = self.eval(expr)?;
@@ -245,20 +249,22 @@ impl<'t, 'i> Machine<'t, 'i> {
     }
 
     /// Run `for`.
-    fn for_loop(&mut self, definition: &'t For) -> Eval<()> {
+    fn for_loop(&mut self, definition: &'t For) -> Eval<Flow> {
         let items = self.eval(&definition.items)?;
         self.run_loop(definition, &items, 0)
     }
 
     /// Run a loop over `items` in the current scope. Each iteration has its own scope, as in Jinja:
     /// assignments are gone afterwards, except those to a namespace.
-    fn run_loop(&mut self, definition: &'t For, items: &Val, depth: usize) -> Eval<()> {
+    ///
+    /// Returns [`Flow::Next`], or what the body of `else` says to the loop around this one.
+    fn run_loop(&mut self, definition: &'t For, items: &Val, depth: usize) -> Eval<Flow> {
         let mut items = self.items_of(items)?;
         if let Some(condition) = &definition.condition {
             items = self.kept(definition, condition, items)?;
         }
         if items.is_empty() {
-            return self.scoped(|machine| machine.body(&definition.otherwise)).map(|_| ());
+            return self.scoped(|machine| machine.body(&definition.otherwise));
         }
         self.budget.values(5)?;
         let recursion = definition.recursive.then_some((definition, self.scope));
@@ -269,7 +275,7 @@ impl<'t, 'i> Machine<'t, 'i> {
         if let Some(state) = self.heap.loops.get_mut(number) {
             state.items = Vec::new();
         }
-        Ok(())
+        Ok(Flow::Next)
     }
 
     /// Return the items for which the loop's condition is true.

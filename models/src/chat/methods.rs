@@ -226,21 +226,11 @@ impl Machine<'_, '_> {
         let [keep] = given.bind("splitlines", ["keepends"])?;
         let keep = keep.is_some_and(|keep| keep.is_true(&self.heap));
         self.budget.bytes(text.len().saturating_mul(2))?;
-        let ends = |c: char| {
-            matches!(
-                c,
-                '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}'
-            )
-        };
-        let mut rest = text.as_str();
-        let lines = core::iter::from_fn(|| {
-            let at = rest.find(ends).or((!rest.is_empty()).then_some(rest.len()))?;
-            let tail = rest.get(at..).unwrap_or("");
-            let n_end =
-                if tail.starts_with("\r\n") { 2 } else { tail.chars().next().map_or(0, char::len_utf8) };
-            let line = rest.get(..if keep { at + n_end } else { at });
-            rest = rest.get(at + n_end..).unwrap_or("");
-            line
+        let mut at = 0;
+        let lines = lines(text.as_str()).map(|(line, end)| {
+            let start = at;
+            at += line.len() + end.len();
+            if keep { text.as_str().get(start..at).unwrap_or(line) } else { line }
         });
         let lines = self.parts(text, lines)?;
         self.new_list(lines)
@@ -467,4 +457,22 @@ fn chars_before(text: &str, n: i64) -> usize {
     let len = text.chars().count() as i64;
     let n = if n < 0 { n.saturating_add(len) } else { n };
     n.clamp(0, len) as usize
+}
+
+/// Return true for the characters that end a line in Python.
+pub(super) fn ends_line(c: char) -> bool {
+    matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+/// Return the lines of a text, each as far as its end and from there on.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut rest = text;
+    core::iter::from_fn(move || {
+        let at = rest.find(ends_line).or((!rest.is_empty()).then_some(rest.len()))?;
+        let (line, tail) = rest.split_at_checked(at)?;
+        let n_end = if tail.starts_with("\r\n") { 2 } else { tail.chars().next().map_or(0, char::len_utf8) };
+        let (end, tail) = tail.split_at_checked(n_end)?;
+        rest = tail;
+        Some((line, end))
+    })
 }

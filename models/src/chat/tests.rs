@@ -59,6 +59,10 @@ fn templates_in_the_wild_find_what_they_call() {
             "02",
         ),
         (
+            "{% for x in range(5) %}{{ x }}{% for y in [] %}{% else %}{% if x == 1 %}{% continue %}{% endif %}{% if x == 3 %}{% break %}{% endif %}{% endfor %},{% endfor %}",
+            "0,12,3",
+        ),
+        (
             "{% set x %}a{{ 1 + 2.5 }}{% endset %}{{ x * 2 }}{{ (['a'] + ['b']) | join('-') }}{{ 'n: %s' }}",
             "a3.5a3.5a-bn: %s",
         ),
@@ -68,6 +72,10 @@ fn templates_in_the_wild_find_what_they_call() {
         ),
         ("{{ [{'a': []}] | tojson(indent=2) }}", "[\n  {\n    \"a\": []\n  }\n]"),
         ("{{ 'a\nb\n\nc' | indent(2) }}|{{ 'x' | indent(width=1, first=true) }}", "a\n  b\n\n  c| x"),
+        (
+            r"{{ 'a\r\nb\r' | indent(1) }}|{{ 'a\x0cb\n' | indent(1, true, true) }}|{{ '' | indent(1, true) }}",
+            "a\n b| a\n b\n | ",
+        ),
         ("{% generation %}a{% endgeneration %}{%- generation -%} b {%- endgeneration -%} c", "abc"),
         (
             "{{ messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | list }}",
@@ -98,6 +106,10 @@ fn a_template_may_refuse_messages_in_its_own_words() {
 fn what_is_wrong_is_said_with_its_line() {
     assert!(matches!(render("a\n{% for %}"), Err(ChatError::Syntax { line: 2, .. })));
     assert!(matches!(render("a\n\n{{ 1 + 'a' }}"), Err(ChatError::Failed { line: 3, .. })));
+    for after in ["{% for x in [1, 'a'] if x + 1 %}\n\n{% endfor %}", "{% filter round %}\n\n{% endfilter %}"]
+    {
+        assert!(matches!(render(&format!("\n{after}")), Err(ChatError::Failed { line: 2, .. })), "{after}");
+    }
     assert!(matches!(
         render("{{ x | frobnicate }}"),
         Err(ChatError::Syntax { .. } | ChatError::Failed { .. })

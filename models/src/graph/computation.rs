@@ -1,6 +1,7 @@
 //! A model's whole computation.
 
 use super::{
+    kind::{Kind, RowOf},
     rotation::{RopeId, RotationChoice},
     step::{Carried, Step},
     value::{Rows, Value, ValueInfo},
@@ -124,6 +125,14 @@ impl Graph {
     /// Return true if some rotation of a context of `n_ctx` tokens is that of long contexts.
     pub fn is_long(&self, n_ctx: u32) -> bool {
         self.rotations.iter().any(|choice| choice.is_long(n_ctx))
+    }
+
+    /// Return the positions that the model has embeddings for, if it adds one to each token: no
+    /// sequence can be longer.
+    pub fn n_positions(&self) -> Option<usize> {
+        let by_position = |step: &&Step| matches!(step.kind, Kind::Embed { by: RowOf::Position, .. });
+        let tables = self.steps.iter().filter(by_position).flat_map(|step| &step.weights);
+        tables.filter_map(|&id| self.weight(id)?.dims.first().copied()).min()
     }
 
     /// Return the output of the graph.

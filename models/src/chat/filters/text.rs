@@ -11,7 +11,8 @@ use super::super::format as formatting;
 use super::super::heap::Val;
 use super::super::lexer::is_space;
 use super::super::machine::Machine;
-use super::super::text::{Buf, Str};
+use super::super::methods::{ends_line, lines};
+use super::super::text::{Buf, Origin, Str};
 
 impl Machine<'_, '_> {
     /// Evaluate a filter of texts.
@@ -93,18 +94,24 @@ impl Machine<'_, '_> {
             }
         };
         self.budget.bytes(text.len().saturating_mul(2))?;
+        // Jinja adds a line end before it splits, so behind the last one is an empty line, unless
+        // the two are one.
+        let ended = text.as_str().chars().next_back().is_none_or(|c| ends_line(c) && c != '\r');
         let (mut out, mut at) = (Buf::default(), 0);
-        for (i, line) in text.as_str().split('\n').enumerate() {
-            if i > 0 {
-                out.push_range(text, at - 1..at);
+        let mut before = None;
+        for (line, end) in lines(text.as_str()).chain(ended.then_some(("", ""))) {
+            match before {
+                Some("\n" | "\r\n") => out.push_range(text, at - 1..at),
+                Some(_) => out.push("\n", Origin::Template),
+                None => {}
             }
-            at += line.len() + 1;
-            let line = line.strip_suffix('\r').unwrap_or(line);
-            if (i > 0 || first) && (blank || !line.is_empty()) || (i == 0 && first) {
+            if if before.is_none() { first } else { blank || !line.is_empty() } {
                 self.budget.bytes(indent.len())?;
                 out.push_str(&indent);
             }
-            out.push_str(&text.subslice(line));
+            out.push_range(text, at..at + line.len());
+            at += line.len() + end.len();
+            before = Some(end);
         }
         Ok(Val::Str(out.finish()))
     }
