@@ -144,6 +144,7 @@ impl Command {
             Self::Tokenize(args) => Some((&mut args.model, None)),
             Self::Perplexity(args) => Some((&mut args.model, None)),
             Self::Embed(args) => Some((&mut args.model, None)),
+            Self::Imatrix(args) => Some((&mut args.model, None)),
             Self::Inspect(args) => Some((&mut args.model, None)),
             Self::Graph(args) => Some((&mut args.model, None)),
             Self::Bench(args) => Some((&mut args.model, None)),

@@ -121,10 +121,12 @@ pub fn warn_beyond_threads(wanted: Option<u32>) {
     }
 }
 
-/// Warn if the context is longer than those that the model was trained with.
+/// Warn if the context is longer than the model allows, or than those that it was trained with.
 pub fn warn_beyond_training(n_ctx: u32, model: &Model) {
     let n_ctx_train = model.hparams().n_ctx_train;
-    if n_ctx > n_ctx_train {
+    if let Some(n) = model.graph().n_positions().filter(|&n| n_ctx as usize > n) {
+        note("warning", format_args!("-c {n_ctx}: the model has {n} positions, which are used"));
+    } else if n_ctx > n_ctx_train {
         note(
             "warning",
             format_args!("-c {n_ctx} goes beyond the {n_ctx_train} tokens this model was trained for"),

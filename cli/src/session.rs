@@ -312,10 +312,15 @@ fn begin(
         return Err(Error::Refused(text.into()));
     }
     let params = model::params(context, model).n_seq_max(n_seqs);
+    let wanted = params.n_ctx;
+    let params = match model.graph().n_positions() {
+        Some(n) => params.n_ctx(params.n_ctx.min(n as u32)),
+        None => params,
+    };
     memory::check(model, &params)?;
     let mut ctx = Context::new(model, params)?;
     adapters::apply(&context.adapters, &mut ctx)?;
-    model::warn_beyond_training(params.n_ctx, model);
+    model::warn_beyond_training(wanted, model);
     let settings = settings(sampling, ctx.params().n_ctx, model.vocab());
     Ok((ctx, settings))
 }

@@ -17,10 +17,11 @@
 //! | `simd128` | | modules compiled with it |
 //! | `scalar` | | anywhere |
 //!
-//! Tiles of AMX multiply sixteen tokens and more by rows of 24 blocks (768 columns) and more, in
-//! types with one scale for each block of 32 columns: not Q2_K, Q3_K and Q6_K, whose products are
-//! those of AVX-512. The process asks Linux once for the permission; where that is refused, the set
-//! is not there and all others are. I8MM multiplies the same types, four tokens and more.
+//! Tiles of AMX multiply sixteen tokens and more by rows of 16 blocks (512 columns) and more, in
+//! types with one scale for each block of 32 columns: not Q2_K, Q3_K, Q6_K, NVFP4, IQ1, IQ2 and
+//! IQ3, whose products are those of AVX-512. The process asks Linux once for the permission; where
+//! that is refused, the set is not there and all others are. I8MM multiplies the same types, four
+//! tokens and more.
 //!
 //! The features `avx512` and `amx` of this crate leave these two sets out if they are not asked
 //! for: a program for other processors is smaller by their kernels. Bits are the same with any set.

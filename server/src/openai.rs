@@ -46,6 +46,7 @@ pub fn routes() -> Router<Arc<Host>> {
         .route("/v1/models", get(models::list))
         .route("/models", get(models::list))
         .route("/v1/models/{*id}", get(models::retrieve))
+        .route("/models/{*id}", get(models::retrieve))
 }
 
 /// Return OpenAI's word for the end of a text.

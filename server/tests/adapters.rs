@@ -14,7 +14,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PROMPT: &str = "Once upon a time there was a little girl who lived in a house";
 
@@ -49,6 +49,10 @@ struct Running {
 
 impl Running {
     fn start(scales: [f32; 2], state: Option<&Path>) -> Self {
+        Self::start_with(scales, state, None)
+    }
+
+    fn start_with(scales: [f32; 2], state: Option<&Path>, sleep_after: Option<Duration>) -> Self {
         let folder = state.map(Path::to_path_buf);
         let load = move || {
             let model = Model::from_bytes(backstitch_demo::GGUF)?;
@@ -68,7 +72,7 @@ impl Running {
             let adapters = Adapters { list: list.collect(), ..Adapters::default() };
             Ok(Loaded { engine: Engine::start(&model, params)?, template: None, adapters })
         };
-        let params = ServerParams { port: 0, ..ServerParams::default() };
+        let params = ServerParams { port: 0, sleep_after, ..ServerParams::default() };
         let server = Server::bind(Host::new(params, load).unwrap()).unwrap();
         let (address, stop) = (server.address().unwrap(), server.stopper());
         let thread = std::thread::spawn(move || server.run().unwrap());
@@ -114,6 +118,18 @@ impl Drop for Running {
 
 fn at(id: usize, scale: f32) -> Option<Value> {
     Some(json!([{"id": id, "scale": scale}]))
+}
+
+#[test]
+fn scales_outlive_a_sleep() {
+    let server = Running::start_with([0.0, 0.0], None, Some(Duration::from_millis(100)));
+    assert_eq!(server.post("/lora-adapters", &json!([{"id": 1, "scale": 0.25}])).0, 200);
+    let since = Instant::now();
+    while server.send("GET", "/props", "").1["is_sleeping"] != true {
+        assert!(since.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(server.send("GET", "/lora-adapters", "").1[1]["scale"], json!(0.25));
 }
 
 #[test]

@@ -121,6 +121,7 @@ fn a_chat_in_one_piece_and_in_pieces() {
     assert_eq!(usage["completion_tokens"], 6);
     assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], 0);
     assert_eq!(whole["backstitch"]["why"], "nothing_held");
+    assert!(whole["backstitch"]["seq"].is_u64(), "{whole}");
     assert_eq!(whole["timings"]["predicted_n"], 6);
 
     let mut body = hello();
@@ -362,6 +363,12 @@ fn errors_have_the_shape_of_their_interface() {
         assert_eq!((status, &error["error"]["type"]), (400, &json!("invalid_request_error")));
         assert!(error["error"]["n_prompt_tokens"].as_u64().unwrap() > 512, "{error}");
     }
+    let mut named = hello();
+    named["text"] = "no field of this interface".into();
+    assert_eq!(server.post("/v1/chat/completions", named.clone())["object"], "chat.completion");
+    named["response_format"] = json!({"type": 5});
+    let (status, error) = server.error("/v1/chat/completions", named);
+    assert_eq!((status, &error["error"]["param"]), (400, &json!("response_format.type")));
     let wrong = [
         ("/v1/chat/completions", json!({"messages": [], "response_format": {"type": "sound"}})),
         (
@@ -398,7 +405,9 @@ fn the_model_is_listed_and_found() {
     let n_params: usize = gguf.tensors().iter().map(|tensor| tensor.n_elements()).sum();
     assert_eq!(list["data"][0]["meta"]["n_params"], n_params);
     for id in ["demo/story", "other"] {
-        assert_eq!(get(&format!("/v1/models/{id}")), (200, list["data"][0].clone()));
+        for path in ["/v1/models", "/models"] {
+            assert_eq!(get(&format!("{path}/{id}")), (200, list["data"][0].clone()));
+        }
     }
     assert_eq!(get("/v1/models/none").0, 404);
 }

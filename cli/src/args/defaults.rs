@@ -1,9 +1,11 @@
 //! Options that stand for every run: those of a configuration file, and of environment variables.
 //!
-//! Both become words before those that were typed, so that what was typed counts: the file first,
-//! then the environment. A key of the file is the long name of an option. It stands at the top, for
-//! every command that has the option, or in a table with the name of a command. The variable
-//! `BACKSTITCH_CTX_SIZE` is the option `--ctx-size`.
+//! Both become words before those that were typed. They are levels, each of which counts more than
+//! the one before: the top of the file, the table of the command, llama-server's variables, those
+//! of Backstitch, and what was typed. An option that a level sets is not set by those below it, and
+//! neither is one that it excludes, so lists are not added up. A key of the file is the long name
+//! of an option. It stands at the top, for every command that has the option, or in a table with
+//! the name of a command. The variable `BACKSTITCH_CTX_SIZE` is the option `--ctx-size`.
 
 use super::expand::{known, known_anywhere};
 use crate::error::plain;
@@ -20,6 +22,40 @@ const CONFIG: &str = "BACKSTITCH_CONFIG";
 const MAX_BYTES: u64 = 1 << 20;
 /// Options that no file and no variable sets.
 const NEVER: [&str; 3] = ["help", "version", "config"];
+
+/// Options that have a meaning only beside another. As a default they are left out without it.
+const NEEDS: [(&str, &str); 9] = [
+    ("prompt-cache-ro", "prompt-cache"),
+    ("prompt-cache-all", "prompt-cache"),
+    ("prompt-cache-size", "prompt-cache"),
+    ("sequence", "restore"),
+    ("force", "save"),
+    ("state-mib", "state"),
+    ("kl-divergence", "kl-divergence-base"),
+    ("lora", "base"),
+    ("base", "lora"),
+];
+
+/// An option that a level sets.
+#[derive(Debug)]
+pub struct Setting {
+    /// Its name: "--temp".
+    option: String,
+    /// Its value, if it takes one.
+    value: Option<OsString>,
+}
+
+impl Setting {
+    /// Set the option of that name.
+    pub fn new(option: impl Into<String>, value: Option<OsString>) -> Self {
+        Self { option: option.into(), value }
+    }
+
+    /// Return its words on a command line.
+    pub fn into_words(self) -> impl Iterator<Item = OsString> {
+        std::iter::once(self.option.into()).chain(self.value)
+    }
+}
 
 /// The defaults of a command line.
 pub struct Defaults<'a> {
@@ -39,29 +75,48 @@ pub struct Defaults<'a> {
 
 impl Defaults<'_> {
     /// Return the words that stand before those that were typed. `config` is the file that was
-    /// named on the command line.
+    /// named on the command line, `foreign` what llama-server's variables set.
     ///
     /// # Errors
     /// One line about a file that cannot be read, or an option that it should not have.
-    pub fn words(&self, config: Option<&OsStr>) -> Result<Vec<OsString>, String> {
-        let mut words = Vec::new();
-        if let Some(file) = self.file(config) {
-            let at = |error| format!("{}: {error}", file.display());
-            let table = read(&file).map_err(at)?;
-            self.of_table(&table, &mut words).map_err(at)?;
+    pub fn words(&self, config: Option<&OsStr>, foreign: Vec<Setting>) -> Result<Vec<OsString>, String> {
+        let [top, own] = match self.file(config) {
+            Some(file) => {
+                let at = |error| format!("{}: {error}", file.display());
+                let table = read(&file).map_err(at)?;
+                self.of_table(&table).map_err(at)?
+            }
+            None => Default::default(),
+        };
+        let mut levels = vec![top, own, foreign, self.variables()?];
+        let positional = self.command.get_positionals().take(self.n_positional);
+        let typed = self.typed.iter().filter_map(|name| known(self.command, name));
+        let mut set: Vec<&Arg> = typed.chain(positional).collect();
+        for level in levels.iter_mut().rev() {
+            level.retain(|setting| self.may_set(setting, &set));
+            set.extend(level.iter().filter_map(|setting| known(self.command, &setting.option)));
         }
-        for arg in self.command.get_arguments().filter(|arg| self.may_set(arg)) {
-            let Some(long) = arg.get_long() else { continue };
+        let settings = levels.into_iter().flatten().filter(|setting| self.has_meaning(setting, &set));
+        Ok(settings.flat_map(Setting::into_words).collect())
+    }
+
+    /// Return what Backstitch's variables set.
+    fn variables(&self) -> Result<Vec<Setting>, String> {
+        let mut settings = Vec::new();
+        for arg in self.command.get_arguments() {
+            let Some(long) = arg.get_long().filter(|long| !NEVER.contains(long)) else { continue };
             let name = format!("BACKSTITCH_{}", long.to_uppercase().replace('-', "_"));
             let Some(value) = (self.variable)(&name).filter(|value| !value.is_empty()) else { continue };
             match (arg.get_action().takes_values(), value.to_str()) {
-                (true, _) => words.extend([format!("--{long}").into(), value]),
-                (false, Some("1" | "true" | "yes" | "on")) => words.push(format!("--{long}").into()),
+                (true, _) => settings.push(Setting::new(format!("--{long}"), Some(value))),
+                (false, Some("1" | "true" | "yes" | "on")) => {
+                    settings.push(Setting::new(format!("--{long}"), None));
+                }
                 (false, Some("0" | "false" | "no" | "off")) => {}
                 (false, _) => return Err(format!("{name} is {}, not 1 or 0", value.display())),
             }
         }
-        Ok(words)
+        Ok(settings)
     }
 
     /// Return the configuration file: the one that was named, or else the user's, if it exists.
@@ -75,23 +130,33 @@ impl Defaults<'_> {
         Some(own.join("backstitch").join("config.toml")).filter(|file| file.is_file())
     }
 
-    /// Return true if a default may set this option: nothing that was typed excludes it.
-    fn may_set(&self, arg: &Arg) -> bool {
-        let positional = self.command.get_positionals().take(self.n_positional);
-        let mut typed = self.typed.iter().filter_map(|name| known(self.command, name)).chain(positional);
+    /// Return true if a level may set an option beside those that higher levels `set`.
+    fn may_set(&self, setting: &Setting, set: &[&Arg]) -> bool {
         let excludes = |one: &Arg, other: &Arg| {
             self.command.get_arg_conflicts_with(one).iter().any(|arg| arg.get_id() == other.get_id())
         };
-        let is_free = !arg.is_positional() && arg.get_long().is_some_and(|long| !NEVER.contains(&long));
-        is_free && typed.all(|typed| !excludes(arg, typed) && !excludes(typed, arg))
+        known(self.command, &setting.option).is_some_and(|arg| {
+            set.iter().all(|set| set.get_id() != arg.get_id() && !excludes(arg, set) && !excludes(set, arg))
+        })
     }
 
-    /// Add the options of a file: those at its top, then those of the command's own table.
-    fn of_table(&self, table: &Map<String, Value>, words: &mut Vec<OsString>) -> Result<(), String> {
+    /// Return true if the option that this one needs is among those that are `set`.
+    fn has_meaning(&self, setting: &Setting, set: &[&Arg]) -> bool {
+        let option = setting.option.trim_start_matches('-');
+        let mut needs = NEEDS.iter().filter(|(name, _)| *name == option);
+        needs.all(|(_, needed)| {
+            let needed = known(self.command, &format!("--{needed}"));
+            needed.is_none_or(|needed| set.iter().any(|arg| arg.get_id() == needed.get_id()))
+        })
+    }
+
+    /// Return the options of a file: those at its top, and those of the command's own table.
+    fn of_table(&self, table: &Map<String, Value>) -> Result<[Vec<Setting>; 2], String> {
+        let (mut top, mut settings) = (Vec::new(), Vec::new());
         for (key, value) in table.iter().filter(|(_, value)| !value.is_object()) {
             let name = format!("--{key}");
             match known(self.command, &name) {
-                Some(arg) => self.add(arg, value, words)?,
+                Some(arg) => self.add(arg, value, &mut top)?,
                 None if known_anywhere(self.root, &name) => {}
                 None => return Err(format!("no command has the option {key}")),
             }
@@ -105,35 +170,30 @@ impl Defaults<'_> {
         for (key, value) in own.into_iter().flatten().filter(|(_, value)| !value.is_object()) {
             let arg = known(self.command, &format!("--{key}"));
             let missing = || format!("`backstitch {}` has no option {key}", self.path);
-            self.add(arg.ok_or_else(missing)?, value, words)?;
+            self.add(arg.ok_or_else(missing)?, value, &mut settings)?;
         }
-        Ok(())
+        Ok([top, settings])
     }
 
     /// Add an option with its value; a list is the option several times.
-    fn add(&self, arg: &Arg, value: &Value, words: &mut Vec<OsString>) -> Result<(), String> {
+    fn add(&self, arg: &Arg, value: &Value, settings: &mut Vec<Setting>) -> Result<(), String> {
         let Some(long) = arg.get_long() else { return Ok(()) };
         if NEVER.contains(&long) {
             return Err(format!("{long} stands on the command line alone"));
         }
-        if !self.may_set(arg) {
-            return Ok(());
-        }
-        let option = format!("--{long}");
-        let text = match value {
-            Value::Bool(is_on) if !arg.get_action().takes_values() => {
-                words.extend(is_on.then(|| option.into()));
-                return Ok(());
+        let takes_value = arg.get_action().takes_values();
+        let value = match value {
+            Value::Bool(true) if !takes_value => None,
+            Value::Bool(false) if !takes_value => return Ok(()),
+            Value::Array(values) => {
+                return values.iter().try_for_each(|value| self.add(arg, value, settings));
             }
-            Value::Array(values) => return values.iter().try_for_each(|value| self.add(arg, value, words)),
-            Value::String(text) if arg.get_action().takes_values() => self.at_home(text),
-            Value::Number(number) if arg.get_action().takes_values() => number.to_string().into(),
-            _ if arg.get_action().takes_values() => {
-                return Err(format!("{long} is {value}, not a text or a number"));
-            }
+            Value::String(text) if takes_value => Some(self.at_home(text)),
+            Value::Number(number) if takes_value => Some(number.to_string().into()),
+            _ if takes_value => return Err(format!("{long} is {value}, not a text or a number")),
             _ => return Err(format!("{long} is {value}, not true or false")),
         };
-        words.extend([option.into(), text]);
+        settings.push(Setting::new(format!("--{long}"), value));
         Ok(())
     }
 
@@ -190,7 +250,8 @@ mod tests {
             |name: &str| variables.iter().find(|(other, _)| *other == name).map(|(_, value)| value.into());
         let defaults =
             Defaults { root: &root, command, path, typed: &typed, n_positional: 0, variable: &variable };
-        let words = defaults.words(Some(config.as_os_str()))?;
+        let foreign = (path == "serve").then(|| Setting::new("--port", Some("81".into())));
+        let words = defaults.words(Some(config.as_os_str()), foreign.into_iter().collect())?;
         Ok(words.into_iter().map(|word| word.into_string().unwrap()).collect())
     }
 
@@ -204,10 +265,7 @@ mod tests {
             ("BACKSTITCH_NO_MMAP", "off"),
         ];
         let all = words(file, &variables, "chat", &[]).unwrap().join(" ");
-        assert_eq!(
-            all,
-            "--threads 4 --verbose --temp 0.5 --stop a --stop b --model /home/me/m.gguf --temp 1 --threads 2 --lookup"
-        );
+        assert_eq!(all, "--verbose --stop a --stop b --model /home/me/m.gguf --temp 1 --threads 2 --lookup");
         assert_eq!(words("threads = 4", &[], "inspect", &[]).unwrap(), [""; 0], "it has no threads");
     }
 
@@ -216,6 +274,38 @@ mod tests {
         let file = "prompt-cache = 'a'\nlookup = true";
         assert_eq!(words(file, &[], "run", &["--restore"]).unwrap(), ["--lookup"]);
         assert_eq!(words(file, &[], "run", &["-p", "--draft-model"]).unwrap(), ["--prompt-cache", "a"]);
+    }
+
+    #[test]
+    fn lists_are_replaced_not_added_to() {
+        let file = "stop = ['a', 'b']\n[chat]\nstop = 'c'";
+        assert_eq!(words(file, &[], "run", &[]).unwrap(), ["--stop", "a", "--stop", "b"]);
+        assert_eq!(words(file, &[], "chat", &[]).unwrap(), ["--stop", "c"]);
+        assert_eq!(words(file, &[("BACKSTITCH_STOP", "d")], "chat", &[]).unwrap(), ["--stop", "d"]);
+        assert_eq!(words(file, &[], "chat", &["--stop"]).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn variables_of_llama_server_stand_between_the_file_and_those_of_backstitch() {
+        assert_eq!(words("port = 80", &[], "serve", &[]).unwrap(), ["--port", "81"]);
+        assert_eq!(words("", &[("BACKSTITCH_PORT", "82")], "serve", &[]).unwrap(), ["--port", "82"]);
+        assert_eq!(words("", &[], "serve", &["--port"]).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn an_option_that_needs_another_is_no_default_without_it() {
+        let file = "prompt-cache-size = '8G'\nforce = true";
+        assert_eq!(words(file, &[], "run", &[]).unwrap(), [""; 0]);
+        assert_eq!(words(file, &[], "run", &["--save"]).unwrap(), ["--force"]);
+        assert_eq!(words(file, &[], "state trim", &[]).unwrap(), ["--force"], "it needs nothing there");
+        let file = "[run]\nprompt-cache = 'a'\nprompt-cache-size = '8G'";
+        assert_eq!(words(file, &[], "run", &[]).unwrap().len(), 4);
+        let variables = [("BACKSTITCH_STATE_MIB", "5")];
+        assert_eq!(words("", &variables, "serve", &["--port"]).unwrap(), [""; 0]);
+        let root = super::super::Cli::command();
+        for name in NEEDS.iter().flat_map(|(option, needed)| [option, needed]) {
+            assert!(known_anywhere(&root, &format!("--{name}")), "{name}");
+        }
     }
 
     #[test]

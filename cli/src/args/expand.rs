@@ -84,16 +84,16 @@ pub fn expand(
         done.words.extend(words);
         return Ok(done);
     }
-    if path == SERVE {
-        let (options, notes) = serve_environment::options(std::env::vars_os());
-        done.words.extend(options);
-        done.notes = notes;
-    }
+    let (foreign, notes) = match path == SERVE {
+        true => serve_environment::options(std::env::vars_os()),
+        false => Default::default(),
+    };
+    done.notes = notes;
     let read = Reader { command, path: &path, words, read: Read::default() }.read()?;
     if !path.is_empty() {
         let (typed, n_positional) = (&read.options, read.n_positional);
         let defaults = Defaults { root: &root, command, path: &path, typed, n_positional, variable };
-        done.words.extend(defaults.words(read.config.or(config).as_deref())?);
+        done.words.extend(defaults.words(read.config.or(config).as_deref(), foreign)?);
     }
     done.words.extend(read.words);
     done.notes.extend(read.notes);

@@ -244,7 +244,11 @@ pub const FLAGS: &[Flag] = &[
         Nothing,
         SERVER,
     ),
-    flag(&["--pooling"], Value, Refused("`backstitch serve --embedding` makes embeddings")),
+    flag(
+        &["--pooling"],
+        Value,
+        Refused("`backstitch embed` and `backstitch serve --embedding` make embeddings"),
+    ),
     // Prompts.
     flag(&["-bf", "--binary-file"], Value, Refused("prompts are text in UTF-8: -f FILE")),
     flag(&["--in-file"], Value, Refused("-f FILE reads a prompt from a file")),

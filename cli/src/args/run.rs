@@ -68,7 +68,7 @@ impl RunArgs {
     pub fn is_open(&self) -> bool {
         let has_text =
             self.input.prompt.is_some() || self.input.file.is_some() || self.file.restore.is_some();
-        self.model.model.is_some() && !has_text && !self.report.json
+        self.model.model.is_some() && !has_text && !self.report.json && !self.ignore_eos
     }
 
     /// Return the options of a chat with the same model and the same settings.

@@ -226,9 +226,9 @@ pub struct AnswerArgs {
     /// Ask for thoughts, or forbid them [also: -rea].
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = ["auto", "on", "off"])]
     pub reasoning: String,
-    /// Most tokens of thoughts; -1 is no limit, 0 forbids them.
+    /// Thoughts: -1 sets no limit, 0 forbids them. There is nothing in between.
     #[arg(long, value_name = "N", default_value_t = -1, allow_negative_numbers = true,
-          value_parser = value_parser!(i64).range(-1..))]
+          value_parser = value_parser!(i64).range(-1..=0))]
     pub reasoning_budget: i64,
     /// Answer behind a last message of the assistant, instead of continuing it.
     #[arg(long)]

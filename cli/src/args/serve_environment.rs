@@ -1,9 +1,9 @@
 //! llama-server's environment variables, as options of `serve`.
 //!
-//! Containers and service files set these. They come before the options of the command line, which
-//! therefore count more. Variables of options that do not exist here are left alone, because other
-//! programs may read them.
+//! Containers and service files set these. Options of the command line count more. Variables of
+//! options that do not exist here are left alone, because other programs may read them.
 
+use super::defaults::Setting;
 use std::ffi::OsString;
 
 /// A variable, the option that it stands for, and the option for a false value of a switch.
@@ -77,13 +77,12 @@ const VARIABLES: &[Variable] = &[
 const PREFIX: &str = "LLAMA_ARG_";
 
 /// Return the options that variables stand for, and notes about variables without a meaning here.
-/// On the command line they come first, so that an option there counts more.
-pub fn options(variables: impl Iterator<Item = (OsString, OsString)>) -> (Vec<OsString>, Vec<String>) {
+pub fn options(variables: impl Iterator<Item = (OsString, OsString)>) -> (Vec<Setting>, Vec<String>) {
     let (mut options, mut notes) = (Vec::new(), Vec::new());
     for (name, value) in variables {
         let Some(name) = name.to_str() else { continue };
         match VARIABLES.iter().find(|(known, ..)| *known == name) {
-            Some((_, option, Value)) => options.extend([(*option).into(), value]),
+            Some((_, option, Value)) => options.push(Setting::new(*option, Some(value))),
             Some((_, option, kind)) => options.extend(switch(option, *kind, &value)),
             None if name.starts_with(PREFIX) => {
                 notes.push(format!("{name} is ignored: it has no meaning here"));
@@ -95,14 +94,14 @@ pub fn options(variables: impl Iterator<Item = (OsString, OsString)>) -> (Vec<Os
 }
 
 /// Return the option that a value of a switch stands for.
-fn switch(option: &'static str, kind: Kind, value: &OsString) -> Option<OsString> {
+fn switch(option: &'static str, kind: Kind, value: &OsString) -> Option<Setting> {
     let is_on = !matches!(
         value.to_string_lossy().to_lowercase().as_str(),
         "" | "0" | "false" | "off" | "no" | "disabled"
     );
     match kind {
-        _ if is_on => Some(option.into()),
-        Either(opposite) => Some(opposite.into()),
+        _ if is_on => Some(Setting::new(option, None)),
+        Either(opposite) => Some(Setting::new(opposite, None)),
         _ => None,
     }
 }
@@ -112,7 +111,8 @@ mod tests {
     use super::*;
 
     fn read(pairs: &[(&str, &str)]) -> (Vec<OsString>, Vec<String>) {
-        options(pairs.iter().map(|(name, value)| (name.into(), value.into())))
+        let (options, notes) = options(pairs.iter().map(|(name, value)| (name.into(), value.into())));
+        (options.into_iter().flat_map(Setting::into_words).collect(), notes)
     }
 
     #[test]

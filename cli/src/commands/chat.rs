@@ -29,7 +29,7 @@ use backstitch_models::Model;
 use backstitch_models::chat::ChatError;
 use branches::Branch;
 use command::{Branch as BranchCommand, Command, HELP};
-use conversation::Conversation;
+use conversation::{Conversation, Role};
 use input::Input;
 use message::Event;
 use std::fmt::Display;
@@ -222,7 +222,7 @@ impl Chat<'_> {
             Command::Undo => {
                 let n = self.branch().conversation.n_turns();
                 if !self.branch_mut().conversation.remove_from(n) {
-                    note("note", "there is nothing to undo");
+                    self.failed("there is nothing to undo");
                 }
                 Ok(())
             }
@@ -306,18 +306,21 @@ impl Chat<'_> {
                 return Ok(());
             }
         };
+        let before = self.branch().conversation.clone();
         self.branch_mut().conversation.remove_from(turn);
-        self.say(text)
+        self.branch_mut().conversation.push(Role::User, text);
+        self.answer(None, Some(before))
     }
 
     /// Generate another answer to the last message.
     fn regenerate(&mut self) -> Result<(), Error> {
+        let before = self.branch().conversation.clone();
         if !self.branch_mut().conversation.remove_answer() {
-            note("note", "there is nothing to answer");
+            self.failed("there is nothing to answer");
             return Ok(());
         }
         let used = self.session.random();
-        self.answer(Some(used))
+        self.answer(Some(used), Some(before))
     }
 
     /// Use speculative decoding, if that is wanted.

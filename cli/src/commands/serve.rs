@@ -14,7 +14,7 @@ use crate::args::{
 use crate::error::Error;
 use crate::interrupt::{self, Stoppable};
 use crate::output::note;
-use crate::{embedded, model};
+use crate::{embedded, memory, model, text_file};
 use backstitch_models::{LoadParams, Model, Params, Pooling, Token};
 use backstitch_server::engine::{DraftSource, Drafts, Engine, EngineParams, SlotLayout};
 use backstitch_server::http::{Adapters, Host, Loaded, LoadedAdapter, Server};
@@ -28,14 +28,13 @@ use std::time::Duration;
 const DEFAULT_SLOTS: u32 = 4;
 /// The time between looks at whether a signal came.
 const SIGNAL_CHECK: Duration = Duration::from_millis(50);
-/// The longest file of keys, in bytes.
-const MAX_KEY_FILE: u64 = 1 << 20;
 
 /// Run the command, until a signal ends it.
 ///
 /// # Errors
 /// - [`Error::Read`] if the file of keys or the template cannot be read.
-/// - [`Error::Refused`] for options that contradict each other, and if the address cannot be used.
+/// - [`Error::Refused`] for options that contradict each other, a context that this machine can
+///   never hold, and if the address cannot be used.
 /// - [`Error::Engine`] if the model cannot be loaded or the context does not fit into memory.
 pub fn run(args: &ServeArgs) -> Result<(), Error> {
     log::start(args);
@@ -44,6 +43,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Error> {
     let model = model::open(&args.model, model::n_threads(args.context.n_threads))?;
     model::check_biases(&args.sampling, &model)?;
     let engine_params = engine_params(args, &model)?;
+    memory::check(&model, &engine_params.context_of(&model))?;
     let adapters = adapters(args, &model)?;
     let host = host(args, params, engine_params, (model, adapters), template)?;
     let server = Server::bind(host).map_err(|error| {
@@ -202,7 +202,7 @@ fn server_params(args: &ServeArgs) -> Result<ServerParams, Error> {
         aliases,
         tags: answers.tags.clone(),
         model_path: args.model.model.clone(),
-        sampling: sampling(&args.sampling),
+        sampling: sampling(&args.sampling)?,
         n_predict: usize::try_from(answers.n_predict).ok(),
         n_keep: usize::try_from(slots.keep).ok(),
         context_shift: slots.context_shift,
@@ -246,16 +246,16 @@ fn model_name(args: &ModelArgs) -> String {
 /// Return the keys of clients, those of the command line first.
 ///
 /// # Errors
-/// [`Error::Read`] if the file cannot be read; [`Error::Refused`] if it is too long or has no keys,
-/// because the server would then admit everyone.
+/// [`Error::Read`] if the file cannot be read; [`Error::Refused`] if it is too long, or if it or
+/// the options have no keys, because the server would then admit everyone.
 fn keys(given: &[String], file: Option<&Path>) -> Result<Vec<String>, Error> {
     let mut keys: Vec<String> = given.iter().filter(|key| !key.is_empty()).cloned().collect();
+    if keys.is_empty() && !given.is_empty() {
+        let text = "--api-key is empty, and the server would admit everyone; give a key, or leave it out";
+        return Err(Error::Refused(text.into()));
+    }
     if let Some(path) = file {
-        let read = |source| Error::Read { path: path.to_owned(), source };
-        if std::fs::metadata(path).map_err(read)?.len() > MAX_KEY_FILE {
-            return Err(Error::Refused(format!("{}: a file of keys has at most 1 MiB", path.display())));
-        }
-        let text = std::fs::read_to_string(path).map_err(read)?;
+        let text = text_file::read(path)?;
         let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         if lines.is_empty() {
             return Err(Error::Refused(format!("{} has no keys: write one a line", path.display())));
@@ -266,10 +266,22 @@ fn keys(given: &[String], file: Option<&Path>) -> Result<Vec<String>, Error> {
 }
 
 /// Return the samplers of requests that do not say otherwise.
-fn sampling(args: &SamplingArgs) -> Sampling {
-    Sampling {
+///
+/// # Errors
+/// [`Error::Refused`] for a seed of more than 32 bits.
+fn sampling(args: &SamplingArgs) -> Result<Sampling, Error> {
+    let seed = match u32::try_from(args.seed) {
+        Ok(seed) => seed,
         // llama-server's seeds have 32 bits, and -1 is a random one.
-        seed: args.seed as u32,
+        Err(_) if args.seed < 0 => u32::MAX,
+        Err(_) => return Err(Error::Refused(format!("--seed {}: seeds here have 32 bits", args.seed))),
+    };
+    let breakers = match args.dry_sequence_breaker.as_slice() {
+        [none] if none == "none" => Vec::new(),
+        texts => texts.to_vec(),
+    };
+    Ok(Sampling {
+        seed,
         temp: args.temp,
         dynatemp_range: args.dynatemp_range,
         dynatemp_exponent: args.dynatemp_exp,
@@ -288,7 +300,7 @@ fn sampling(args: &SamplingArgs) -> Sampling {
         dry_base: args.dry_base,
         dry_allowed_length: args.dry_allowed_length,
         dry_penalty_last_n: args.dry_penalty_last_n,
-        dry_sequence_breakers: args.dry_sequence_breaker.clone(),
+        dry_sequence_breakers: breakers,
         samplers: args.order(),
         // llama-server's clients expect its texts.
         generator: args.generator.unwrap_or(Generator::Llama).of_library(),
@@ -299,5 +311,5 @@ fn sampling(args: &SamplingArgs) -> Sampling {
         adaptive_decay: args.adaptive_decay,
         logit_bias: args.logit_bias.iter().map(|&(token, bias)| (Token(token), bias)).collect(),
         ..Sampling::default()
-    }
+    })
 }

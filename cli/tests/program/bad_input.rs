@@ -52,6 +52,32 @@ fn prompts_that_cannot_be_used_are_refused() {
 }
 
 #[test]
+fn a_text_ends_at_the_last_position_that_a_model_has() {
+    let model = super::repository("goldens/models/gpt2.gguf");
+    let command = ["run", "-m", arg(&model), "-p", "a", "-c", "512", "--ignore-eos", "--json"];
+    let outcome = backstitch(&command);
+    assert!(outcome.stderr.contains("-c 512: the model has 128 positions"), "{}", outcome.stderr);
+    let json: serde_json::Value = serde_json::from_str(&outcome.ok()).unwrap();
+    assert_eq!((json["tokens"].as_array().unwrap().len(), &json["truncated"]), (127, &true.into()));
+}
+
+#[test]
+fn a_server_without_the_keys_that_it_should_have_does_not_start() {
+    for (args, told) in [
+        (["--api-key", ""], "--api-key is empty"),
+        (["--api-key", ","], "--api-key is empty"),
+        #[cfg(unix)]
+        (["--api-key-file", "/dev/zero"], "/dev/zero: longer than 1.0 MiB"),
+        (["--reasoning-budget", "50"], "50 is not in -1..=0"),
+        (["--seed", "4294967296"], "seeds here have 32 bits"),
+    ] {
+        let outcome = backstitch(&[&["serve", "--port", "0"], &args[..]].concat());
+        assert_ne!(outcome.code, Some(0));
+        assert!(outcome.stderr.contains(told), "{args:?}: {}", outcome.stderr);
+    }
+}
+
+#[test]
 fn sizes_beyond_reason_are_refused() {
     backstitch(&["run", "-c", "4000000000"]).error(1);
     backstitch(&["bench", "--depth", "4294967295"]).error(1);

@@ -59,6 +59,17 @@ fn an_edited_message_is_as_if_it_had_been_said_first() {
 }
 
 #[test]
+fn an_edit_that_does_not_fit_changes_nothing() {
+    let model = model();
+    let lines = format!("The cat sat\n/edit 1 {}\n/list\n", "The dog ran. ".repeat(60));
+    let outcome = talk_in_lines(&model, &["-c", "100"], &lines);
+    assert!(outcome.stderr.contains("the conversation is as it was"), "{}", outcome.stderr);
+    assert_eq!(outcome.code, Some(1));
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    assert_eq!((lines[1], lines.len()), ("  1 user      The cat sat", 3), "{}", outcome.stdout);
+}
+
+#[test]
 fn branches_go_on_apart() {
     let model = model();
     let wanted = talk_in_lines(&model, &[], "The cat sat\nThe sun shone\n").ok();
@@ -370,7 +381,7 @@ fn unknown_commands_are_not_sent_to_the_model() {
     assert!(outcome.stdout.contains("/retry"));
     // A script hears of it.
     assert_eq!(outcome.code, Some(1));
-    assert!(outcome.stderr.ends_with("error: 1 command failed\n"), "{}", outcome.stderr);
+    assert!(outcome.stderr.ends_with("error: 2 commands failed\n"), "{}", outcome.stderr);
 }
 
 /// Start a chat whose answer only its reader or a signal ends, and read the beginning of it.

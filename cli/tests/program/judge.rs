@@ -37,6 +37,8 @@ fn the_perplexity_of_a_story_is_low_and_a_file_of_itself_does_not_diverge() {
             .ok()
             .contains("ratio of the two")
     );
+    let other = backstitch(&[&["perplexity", "--kl-divergence", "-c", "128"], &file[..]].concat());
+    assert!(other.error(1).contains("have 64 tokens; leave out -c"), "{}", other.stderr);
 
     // The text is not replaced by probabilities, and probabilities are not read from a text.
     let wrong = ["--kl-divergence-base", arg(&text)];

@@ -32,7 +32,7 @@ fn block<S: Simd>(s: S, x: &[f32; BLOCK], out: &mut QBlock) {
         *out = QBlock { d: f32::NAN, sum: f32::NAN, ..QBlock::default() };
         return;
     }
-    // All are zero or tiny subnormals.
+    // All are zero, or too small for 127 over the largest to be finite.
     if inverse == f32::INFINITY {
         *out = QBlock::default();
         return;

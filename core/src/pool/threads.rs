@@ -45,8 +45,8 @@ thread_local! {
 ///
 /// The jobs of a run are shared out in order, the first ones to the first threads, so that a thread
 /// meets the same memory in run after run; a thread that is done helps the others. A run allocates
-/// nothing. A run from inside a job works, on that job's thread alone. Runs from several threads at
-/// once take turns.
+/// nothing. A run from inside a job works, on that job's thread alone if other threads share that
+/// job's run. Runs from several threads at once take turns.
 ///
 /// ```
 /// use backstitch_core::pool::{Parts, Pool, ThreadPool};

@@ -73,7 +73,9 @@ fn rename(body: &mut Map<String, Value>) {
     if let Some(stops) = body.remove("stop_sequences") {
         body.insert("stop".into(), stops);
     }
-    body.entry("max_tokens").or_insert(DEFAULT_LIMIT.into());
+    if body.get("max_tokens").is_none_or(Value::is_null) {
+        body.insert("max_tokens".into(), DEFAULT_LIMIT.into());
+    }
     N_ANSWERS.iter().for_each(|name| drop(body.remove(*name)));
 }
 

@@ -129,11 +129,12 @@ fn read_message(message: &Object<'_>, messages: &mut Vec<Message>) -> Result<(),
             _ => return Err(ConversationError::wrong(block.path("type"), "a known type of block")),
         }
     }
+    // Results follow the calls that they belong to, before what is said beside them.
+    messages.extend(results);
     if !texts.is_empty() || !said.tool_calls.is_empty() || !said.reasoning.is_empty() {
         said.content = if texts.is_empty() { Content::Text(String::new()) } else { Content::Parts(texts) };
         messages.push(said);
     }
-    messages.extend(results);
     Ok(())
 }
 

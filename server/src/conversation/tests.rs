@@ -142,6 +142,7 @@ fn three_interfaces_say_the_same() {
             {"role": "assistant", "content": "", "reasoning_content": "Hm.",
              "tool_calls": [{"id": "a", "type": "function", "function": call}]},
             {"role": "tool", "tool_call_id": "a", "content": "yes"},
+            {"role": "user", "content": [{"type": "text", "text": "And now?"}]},
         ],
         "tools": [{"type": "function", "function": tool}],
         "tool_choice": {"type": "function", "function": {"name": "weather"}},
@@ -157,6 +158,7 @@ fn three_interfaces_say_the_same() {
             ]},
             {"role": "user", "content": [
                 {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "yes"}]},
+                {"type": "text", "text": "And now?"},
             ]},
         ],
         "tools": [{"name": "weather", "description": "Tell it.", "input_schema": parameters}],
@@ -171,6 +173,7 @@ fn three_interfaces_say_the_same() {
             {"type": "message", "role": "assistant", "content": ""},
             {"type": "function_call", "call_id": "a", "name": "weather", "arguments": "{\"in\":\"Oslo\"}"},
             {"type": "function_call_output", "call_id": "a", "output": "yes"},
+            {"role": "user", "content": [{"type": "input_text", "text": "And now?"}]},
         ],
         "tools": [{"type": "function", "name": "weather", "description": "Tell it.", "parameters": parameters}],
         "tool_choice": {"type": "function", "name": "weather"},

@@ -206,53 +206,54 @@ fn sampling_fields(body: &Map<String, Value>) -> Result<Map<String, Value>, ApiE
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     let fields = Fields::new(body);
-    if let Some(format) = find_format(fields)?
-        && let Some(schema) = read_format(Fields::new(format))?
+    if let Some((path, format)) = find_format(fields)?
+        && let Some(schema) = read_format(Fields::new(format), &path)?
     {
         sampling.insert("json_schema".into(), schema);
     }
     Ok(sampling)
 }
 
-/// Return the format of the answer that a request of any interface asks for.
-fn find_format(fields: Fields<'_>) -> Result<Option<&Map<String, Value>>, ApiError> {
+/// Return the format of the answer that a request of any interface asks for, and its path.
+fn find_format(fields: Fields<'_>) -> Result<Option<(String, &Map<String, Value>)>, ApiError> {
     // Chat completions, and the first form of Anthropic's messages.
     for name in ["response_format", "output_format"] {
         if let Some(format) = fields.object(name)? {
-            return Ok(Some(format));
+            return Ok(Some((name.into(), format)));
         }
     }
-    // Responses, and Anthropic's messages, have it among other options of the output.
+    // Responses, and Anthropic's messages, have it among other options of the output. Elsewhere the
+    // names mean nothing.
     for name in ["text", "output_config"] {
-        if let Some(options) = fields.object(name)?
-            && let Some(format) = Fields::new(options)
-                .object("format")
-                .map_err(|error| error.renamed("format", &format!("{name}.format")))?
-        {
-            return Ok(Some(format));
+        let Some(options) = fields.get(name).and_then(Value::as_object) else { continue };
+        let path = format!("{name}.format");
+        let format = Fields::new(options).object("format").map_err(|error| error.renamed("format", &path))?;
+        if let Some(format) = format {
+            return Ok(Some((path, format)));
         }
     }
     Ok(None)
 }
 
-/// Return the JSON schema that a response format asks for.
-fn read_format(format: Fields<'_>) -> Result<Option<Value>, ApiError> {
-    let schema = match format.str("type")? {
+/// Return the JSON schema that the response format at `path` asks for.
+fn read_format(format: Fields<'_>, path: &str) -> Result<Option<Value>, ApiError> {
+    let at = |name: &str| format!("{path}.{name}");
+    let schema = match format.str("type").map_err(|error| error.renamed("type", &at("type")))? {
         None | Some("text") => return Ok(None),
         Some("json_object") => format.get("schema"),
-        Some("json_schema") => match format.object("json_schema")? {
-            Some(wrapper) => Fields::new(wrapper).get("schema"),
-            None => format.get("schema"),
-        },
+        Some(name @ "json_schema") => {
+            let wrapper = format.object(name).map_err(|error| error.renamed(name, &at(name)))?;
+            wrapper.map_or(format, Fields::new).get("schema")
+        }
         Some(_) => {
             let wanted = "\"text\", \"json_object\" or \"json_schema\"";
-            return Err(ApiError::field("response_format.type", wanted));
+            return Err(ApiError::field(&at("type"), wanted));
         }
     };
     match schema {
         None => Ok(Some(serde_json::json!({"type": "object"}))),
         Some(schema @ (Value::Object(_) | Value::Bool(_))) => Ok(Some(schema.clone())),
-        Some(_) => Err(ApiError::field("response_format.schema", "a JSON schema")),
+        Some(_) => Err(ApiError::field(&at("schema"), "a JSON schema")),
     }
 }
 

@@ -56,8 +56,8 @@ impl Prefix {
             n_replayed: self.n_replayed,
             n_reevaluated: self.n_common - self.start,
             first_difference: self.n_common,
-            n_from_disk: 0,
             limit,
+            ..Reuse::default()
         }
     }
 }

@@ -6,7 +6,7 @@ use backstitch_models::session::{Finish, TokenLogprobs};
 use std::time::Duration;
 
 /// The reason that no more of a prompt was reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReuseLimit {
     /// Everything but the last token was reused, whose logits come from evaluating it.
@@ -14,6 +14,7 @@ pub enum ReuseLimit {
     /// The longest prefix that is held differs from the prompt here.
     Differs,
     /// Nothing of this tenant begins like the prompt.
+    #[default]
     NothingHeld,
     /// The request asked for no reuse.
     NotAsked,
@@ -35,7 +36,7 @@ impl ReuseLimit {
 }
 
 /// The part of a prompt that was reused, and the work for the rest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reuse {
     /// The number of tokens at the beginning of the prompt that were not evaluated.
@@ -52,6 +53,8 @@ pub struct Reuse {
     pub n_from_disk: usize,
     /// The reason that no more was reused.
     pub limit: ReuseLimit,
+    /// The number of the sequence in the context, as [`HeldSequence`](super::HeldSequence) has it.
+    pub seq: u32,
 }
 
 /// A step of a generation.
@@ -82,6 +85,8 @@ pub struct Timings {
     pub generation: Duration,
     /// The time in the queue.
     pub queued: Duration,
+    /// The number of drafts.
+    pub n_drafts: usize,
     /// The number of tokens drafted and evaluated.
     pub n_drafted: usize,
     /// The number of drafted tokens that became part of the text.

@@ -78,4 +78,10 @@ pub struct Counters {
     pub n_held: usize,
     /// Sequences dropped to make room.
     pub n_evicted: u64,
+    /// Drafts that were evaluated.
+    pub n_drafts: u64,
+    /// Tokens of drafts.
+    pub n_drafted: u64,
+    /// Tokens of drafts that became part of a text.
+    pub n_accepted: u64,
 }

@@ -177,6 +177,7 @@ impl Task {
 
     /// Note a draft of `n` tokens of which `n_right` became part of the text.
     pub fn drafted(&mut self, n: usize, n_right: usize) {
+        self.timings.n_drafts += usize::from(n > 0);
         self.timings.n_drafted += n;
         self.timings.n_accepted += n_right;
         if n_right < n {

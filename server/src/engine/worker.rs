@@ -138,8 +138,12 @@ impl Worker {
         let mut running = self.running.remove(index);
         self.is_crowded = false;
         self.note_slot(&running, false);
-        self.counters.n_generated += running.task.timings.n_generated as u64;
-        self.counters.generation += running.task.timings.generation;
+        let timings = &running.task.timings;
+        self.counters.n_generated += timings.n_generated as u64;
+        self.counters.generation += timings.generation;
+        self.counters.n_drafts += timings.n_drafts as u64;
+        self.counters.n_drafted += timings.n_drafted as u64;
+        self.counters.n_accepted += timings.n_accepted as u64;
         let kept = self.retain(&running);
         match (result, kept) {
             (Ok(finish), Ok(())) => running.task.end(finish),

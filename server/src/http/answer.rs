@@ -48,6 +48,7 @@ pub fn reuse_json(reuse: &Reuse) -> Value {
         "first_differing_token": reuse.first_difference,
         "from_disk": reuse.n_from_disk,
         "why": reuse.limit.as_str(),
+        "seq": reuse.seq,
     })
 }
 

@@ -68,11 +68,16 @@ pub struct App {
     params: Arc<ServerParams>,
     summary: Arc<ModelSummary>,
     started: u64,
-    adapters: ScaledAdapters,
+    adapters: Arc<ScaledAdapters>,
 }
 
 impl App {
-    fn new(loaded: Loaded, params: Arc<ServerParams>) -> Result<Self, Error> {
+    /// `scaled` are the adapters of the model before it slept, whose scales may have been set.
+    fn new(
+        loaded: Loaded,
+        params: Arc<ServerParams>,
+        scaled: Option<Arc<ScaledAdapters>>,
+    ) -> Result<Self, Error> {
         let model = loaded.engine.model();
         let own = model.chat_template().unwrap_or(CHATML);
         let given = loaded.template.as_deref().map(|text| builtin_template(text).unwrap_or(text.into()));
@@ -99,7 +104,7 @@ impl App {
         let started = unix_time();
         let grammars = OnceLock::new();
         let (engine, summary) = (loaded.engine, Arc::new(summary));
-        let adapters = ScaledAdapters::new(loaded.adapters);
+        let adapters = scaled.unwrap_or_else(|| Arc::new(ScaledAdapters::new(loaded.adapters)));
         Ok(App { engine, template, grammars, params, summary, started, adapters })
     }
 
@@ -164,8 +169,9 @@ pub struct Host {
     params: Arc<ServerParams>,
     loader: Loader,
     summary: Arc<ModelSummary>,
-    /// `None` while the model sleeps.
-    app: tokio::sync::Mutex<Option<Arc<App>>>,
+    adapters: Arc<ScaledAdapters>,
+    /// `None` while the model sleeps. Locked for long only while it is loaded or dropped.
+    app: Arc<tokio::sync::Mutex<Option<Arc<App>>>>,
     last_use: Mutex<Instant>,
     started: u64,
 }
@@ -186,11 +192,12 @@ impl Host {
         loader: impl Fn() -> Result<Loaded, Error> + Send + Sync + 'static,
     ) -> Result<Self, Error> {
         let params = Arc::new(params);
-        let app = App::new(loader()?, params.clone())?;
-        let summary = app.summary.clone();
-        let app = tokio::sync::Mutex::new(Some(Arc::new(app)));
+        let app = App::new(loader()?, params.clone(), None)?;
+        let (summary, adapters) = (app.summary.clone(), app.adapters.clone());
+        let app = Arc::new(tokio::sync::Mutex::new(Some(Arc::new(app))));
         let last_use = Mutex::new(Instant::now());
-        Ok(Host { params, loader: Box::new(loader), summary, app, last_use, started: unix_time() })
+        let (loader, started) = (Box::new(loader), unix_time());
+        Ok(Host { params, loader, summary, adapters, app, last_use, started })
     }
 
     /// Return the settings of the server.
@@ -209,13 +216,13 @@ impl Host {
     }
 
     /// Return true while the model is not loaded.
-    pub async fn is_sleeping(&self) -> bool {
-        self.app.lock().await.is_none()
+    pub fn is_sleeping(&self) -> bool {
+        self.peek().is_none()
     }
 
     /// Return the model if it is loaded, without counting that as a use.
-    pub async fn peek(&self) -> Option<Arc<App>> {
-        self.app.lock().await.clone()
+    pub fn peek(&self) -> Option<Arc<App>> {
+        self.app.try_lock().ok()?.clone()
     }
 
     /// Return the model, loading it if it sleeps.
@@ -230,25 +237,31 @@ impl Host {
         }
         tracing::info!("loading the model again");
         let host = self.clone();
-        let load = move || App::new((host.loader)()?, host.params.clone());
+        let load = move || App::new((host.loader)()?, host.params.clone(), Some(host.adapters.clone()));
         let loaded = tokio::task::spawn_blocking(load).await;
         let loaded = loaded.map_err(|error| ApiError::new(ErrorKind::Server, error.to_string()))??;
         Ok(app.insert(Arc::new(loaded)).clone())
     }
 
-    /// Drop the model if nothing has used it for the time of [`ServerParams::sleep_after`].
-    pub(super) async fn sleep_if_idle(&self) {
+    /// Drop the model if nothing has used it for the time of [`ServerParams::sleep_after`]. Waits
+    /// for nothing: other requests go on while a model is loaded or dropped.
+    pub(super) fn sleep_if_idle(self: &Arc<Self>) {
         let Some(after) = self.params.sleep_after else { return };
-        let mut app = self.app.lock().await;
+        // Whoever holds the lock is loading the model, or looks at it.
+        let Ok(mut app) = self.app.clone().try_lock_owned() else { return };
         if app.as_ref().is_some_and(|app| Arc::strong_count(app) > 1) {
             return self.touch();
         }
         if self.idle() >= after
-            && let Some(app) = app.take()
+            && let Some(idle) = app.take()
         {
             tracing::info!("idle for {} s: the model sleeps", after.as_secs());
-            // Joining the engine's thread blocks.
-            let _ = tokio::task::spawn_blocking(move || drop(app)).await;
+            // Joining the engine's thread blocks. Until it is done, no other model is loaded, which
+            // would need as much memory again.
+            drop(tokio::task::spawn_blocking(move || {
+                drop(idle);
+                drop(app);
+            }));
         }
     }
 

@@ -112,7 +112,7 @@ impl Server {
             let accepted = tokio::select! {
                 _ = stopped.wait_for(|&stopped| stopped) => break,
                 _ = idle.tick() => {
-                    host.sleep_if_idle().await;
+                    host.sleep_if_idle();
                     continue;
                 }
                 accepted = accept(&listener, &room) => accepted,

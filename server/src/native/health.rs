@@ -37,7 +37,7 @@ pub(super) async fn props(State(host): State<Arc<Host>>) -> Json<Value> {
         "bos_token": summary.bos,
         "eos_token": summary.eos,
         "build_info": build_info(),
-        "is_sleeping": host.is_sleeping().await,
+        "is_sleeping": host.is_sleeping(),
     }))
 }
 

@@ -20,7 +20,7 @@ pub(super) async fn metrics(State(host): State<Arc<Host>>) -> Result<Response, A
         ));
     }
     // Counters begin anew when the model is loaded again. A look at them does not wake it.
-    let (counters, started) = match host.peek().await {
+    let (counters, started) = match host.peek() {
         Some(app) => (app.engine().counters().await?, app.started()),
         None => (Counters::default(), 0),
     };
@@ -50,9 +50,14 @@ fn text(counters: &Counters) -> String {
         ("tokens_predicted_seconds_total", "counter", "Predict process time", c.generation.as_secs_f64()),
         ("n_decode_total", "counter", "Total number of batches evaluated", c.n_batches as f64),
         ("n_tokens_max", "counter", "Largest observed n_tokens.", c.n_tokens_max as f64),
-        ("spec_decode_num_draft_tokens_total", "counter", "Number of tokens drafted.", 0.0),
-        ("spec_decode_num_accepted_tokens_total", "counter", "Number of drafted tokens accepted.", 0.0),
-        ("spec_decode_num_drafts_total", "counter", "Number of drafts.", 0.0),
+        ("spec_decode_num_draft_tokens_total", "counter", "Number of tokens drafted.", c.n_drafted as f64),
+        (
+            "spec_decode_num_accepted_tokens_total",
+            "counter",
+            "Number of drafted tokens accepted.",
+            c.n_accepted as f64,
+        ),
+        ("spec_decode_num_drafts_total", "counter", "Number of drafts.", c.n_drafts as f64),
         (
             "prompt_tokens_seconds",
             "gauge",
@@ -99,5 +104,13 @@ mod tests {
             assert!(text.contains(&format!("# HELP {name} ")) && text.contains(&format!("# TYPE {name} ")));
         }
         assert!(text.contains("llamacpp:n_busy_slots_per_decode 0\n"));
+    }
+
+    #[test]
+    fn drafts_are_counted() {
+        let text = text(&Counters { n_drafts: 2, n_drafted: 9, n_accepted: 5, ..Counters::default() });
+        for line in ["drafts_total 2", "draft_tokens_total 9", "accepted_tokens_total 5"] {
+            assert!(text.contains(&format!("llamacpp:spec_decode_num_{line}\n")), "{line}");
+        }
     }
 }

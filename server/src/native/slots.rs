@@ -28,7 +28,7 @@ pub(super) async fn list(
     }
     let summary = host.summary();
     // A look at the slots does not wake the model.
-    let slots = match host.peek().await {
+    let slots = match host.peek() {
         Some(app) => app.engine().slots().await?,
         None => Vec::new(),
     };
@@ -161,7 +161,7 @@ pub(super) async fn cache(
     Query(query): Query<HashMap<String, String>>,
 ) -> Result<Json<Value>, ApiError> {
     let summary = host.summary();
-    let Some(app) = host.peek().await else {
+    let Some(app) = host.peek() else {
         let empty = json!({ "sequences": [], "n_ctx": summary.n_ctx, "n_slots": summary.n_slots });
         return Ok(Json(empty));
     };

@@ -103,16 +103,14 @@ impl Reader {
             return Ok(None);
         }
         let model = model::open(args, model::n_threads(None))?;
-        let root = |cell| {
+        let root = |(k, v)| {
             let small = Params::default().n_ctx(32).n_batch(1).n_ubatch(1).n_threads(1);
-            Some(
-                Context::new(&model, small.type_k(cell).type_v(cell))
-                    .ok()?
-                    .prompt_cache_root(&AdapterSet::default()),
-            )
+            let context = Context::new(&model, small.type_k(k).type_v(v)).ok()?;
+            Some(context.prompt_cache_root(&AdapterSet::default()))
         };
         // Some data types do not fit the dimensions of some models.
-        let roots = CellType::ALL.into_iter().filter_map(root).collect();
+        let pairs = CellType::ALL.into_iter().flat_map(|k| CellType::ALL.map(|v| (k, v)));
+        let roots = pairs.filter_map(root).collect();
         Ok(Some(Self { model, roots }))
     }
 

@@ -8,14 +8,14 @@
 //! the model. A context that becomes full, also in the middle of an answer, is made smaller
 //! ([`Chat::make_room`]), and the answer goes on.
 
-use super::conversation::Role;
+use super::conversation::{Conversation, Role};
 use super::{Chat, refused};
 use crate::error::Error;
 use crate::interrupt::{self, Stoppable};
 use crate::output::{counted, note};
 use crate::session::{Until, too_long};
 use backstitch_kv::Error as MemoryError;
-use backstitch_models::chat::{Conversation, Message};
+use backstitch_models::chat::{self, Message};
 use backstitch_models::session::Finish;
 use backstitch_models::vocab::AddSpecial;
 use backstitch_models::{Error as EngineError, Token};
@@ -33,21 +33,32 @@ impl Chat<'_> {
     /// Add a message of the person, and answer it.
     pub(super) fn say(&mut self, text: String) -> Result<(), Error> {
         self.branch_mut().conversation.push(Role::User, text);
-        self.answer(None)
+        self.answer(None, None)
     }
 
     /// Generate an answer to the last message and add it. `used` is the state of the random numbers
     /// after an earlier answer, which the new one should not repeat. A message that does not fit
-    /// the context is removed with a warning.
-    pub(super) fn answer(&mut self, used: Option<u64>) -> Result<(), Error> {
+    /// the context is removed with a warning; or the conversation becomes `before`, which it was
+    /// before a command changed it.
+    pub(super) fn answer(&mut self, used: Option<u64>, before: Option<Conversation>) -> Result<(), Error> {
         let _stoppable = Stoppable::begin();
         match self.evaluate() {
             // Nothing was answered since the last save.
             Err(Error::Interrupted) if !self.terminal => return Err(Error::Interrupted),
             Err(error @ (Error::Refused(_) | Error::Interrupted)) => {
                 self.n_failed += 1;
-                note("warning", format_args!("{error}; the last message is forgotten"));
-                self.branch_mut().conversation.pop();
+                let conversation = &mut self.branch_mut().conversation;
+                let now = match before {
+                    Some(before) => {
+                        *conversation = before;
+                        "the conversation is as it was"
+                    }
+                    None => {
+                        conversation.pop();
+                        "the last message is forgotten"
+                    }
+                };
+                note("warning", format_args!("{error}; {now}"));
                 return Ok(());
             }
             other => other?,
@@ -214,7 +225,7 @@ impl Chat<'_> {
     /// text only, never in messages.
     fn rendered<'m>(&self, messages: impl Iterator<Item = Message<'m>>) -> Result<Vec<Token>, Error> {
         let vocab = self.model.vocab();
-        let conversation = Conversation::new(messages).tokens_of(vocab).cancel(interrupt::cancel());
+        let conversation = chat::Conversation::new(messages).tokens_of(vocab).cancel(interrupt::cancel());
         let mut tokens = Vec::new();
         let rendered = self.template.parsed.render(&conversation).map_err(refused)?;
         rendered.tokenize(vocab, AddSpecial::Yes, &mut tokens);

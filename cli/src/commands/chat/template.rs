@@ -5,6 +5,7 @@
 
 use super::refused;
 use crate::error::Error;
+use crate::text_file;
 use backstitch_models::Model;
 use backstitch_models::chat::ChatTemplate;
 use backstitch_models::vocab::{AddSpecial, ParseSpecial, Vocab};
@@ -147,7 +148,7 @@ fn source(wanted: &str) -> Result<String, Error> {
             names.join(", ")
         )));
     }
-    std::fs::read_to_string(wanted).map_err(|source| Error::Read { path: wanted.into(), source })
+    text_file::read(Path::new(wanted))
 }
 
 #[cfg(test)]

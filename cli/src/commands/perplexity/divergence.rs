@@ -34,6 +34,12 @@ pub(super) fn run(args: &PerplexityArgs, path: &Path) -> Result<(), Error> {
     let model = model::open(&args.model, model::n_threads(args.context.n_threads))?;
     let mut base = BaseReader::new(BufReader::new(file), model.hparams().n_vocab).map_err(of_base)?;
     let n_ctx = u32::try_from(base.n_ctx()).unwrap_or(u32::MAX);
+    if args.context.evaluation.n_ctx.is_some_and(|wanted| wanted != n_ctx) {
+        return Err(Error::Refused(format!(
+            "the windows in {} have {n_ctx} tokens; leave out -c",
+            path.display()
+        )));
+    }
     let mut ctx = context(args, &model, n_ctx)?;
     let tokens = base.tokens().to_vec();
     // Base files have windows of at least 4 tokens.

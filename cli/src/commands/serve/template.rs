@@ -2,21 +2,20 @@
 
 use crate::args::AnswerArgs;
 use crate::error::Error;
+use crate::text_file;
 use backstitch_models::chat::ChatTemplate;
 use backstitch_server::conversation::{builtin_names, builtin_template};
 
 /// Return the source of the template that was asked for; `None` for the model's.
 ///
 /// # Errors
-/// [`Error::Read`] if the file cannot be read; [`Error::Refused`] if a name is unknown or the
-/// template cannot be parsed.
+/// [`Error::Read`] if the file cannot be read; [`Error::Refused`] if it is too long, a name is
+/// unknown or the template cannot be parsed.
 pub fn read(args: &AnswerArgs) -> Result<Option<String>, Error> {
     let source = match (&args.chat_template, &args.chat_template_file) {
         (Some(text), _) if text.contains(['{', ' ']) => text.clone(),
         (Some(name), _) => named(name)?,
-        (None, Some(path)) => {
-            std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.clone(), source })?
-        }
+        (None, Some(path)) => text_file::read(path)?,
         (None, None) => return Ok(None),
     };
     match ChatTemplate::from_source(&source) {

@@ -34,7 +34,7 @@ impl Worker {
     }
 
     fn begin(&mut self, mut task: Task, slot: usize, place: Place) {
-        task.begin(slot, place.reuse);
+        task.begin(slot, Reuse { seq: place.seq.0, ..place.reuse });
         self.counters.n_cached += place.reuse.n_reused as u64;
         // A slot that showed the sequence until now shows it no longer: it could be erased there.
         for (id, view) in self.slots.iter_mut().enumerate().filter(|(id, _)| *id != slot) {
@@ -102,18 +102,10 @@ impl Worker {
         if self.model.graph().encoder().is_some() {
             return self.encode(task);
         }
-        let nothing = |limit| Reuse {
-            n_reused: 0,
-            n_replayed: 0,
-            n_reevaluated: 0,
-            first_difference: 0,
-            n_from_disk: 0,
-            limit,
-        };
         // Scores of the prompt come from evaluating all of it.
         if !task.request.cache_prompt || task.request.prompt_logprobs.is_some() {
             let seq = self.new_sequence(task, None)?;
-            return Ok(Place { seq, reuse: nothing(ReuseLimit::NotAsked) });
+            return Ok(Place { seq, reuse: Reuse { limit: ReuseLimit::NotAsked, ..Reuse::default() } });
         }
         let tenant = task.request.tenant;
         let adapters = &task.request.adapters;
@@ -125,7 +117,8 @@ impl Worker {
                 n_reused: n_recalled,
                 first_difference: n_recalled,
                 n_from_disk: n_recalled,
-                ..nothing(ReuseLimit::Differs)
+                limit: ReuseLimit::Differs,
+                ..Reuse::default()
             };
             return Ok(Place { seq, reuse });
         }
@@ -134,7 +127,7 @@ impl Worker {
             _ => self.new_sequence(task, None)?,
         };
         let n_prompt = task.tokens.len();
-        let reuse = prefix.map_or(nothing(ReuseLimit::NothingHeld), |prefix| prefix.reuse(n_prompt));
+        let reuse = prefix.map_or_else(Reuse::default, |prefix| prefix.reuse(n_prompt));
         Ok(Place { seq, reuse })
     }
 
@@ -219,15 +212,7 @@ impl Worker {
             return Err(error.into());
         }
         task.start_decoder(start);
-        let reuse = Reuse {
-            n_reused: 0,
-            n_replayed: 0,
-            n_reevaluated: 0,
-            first_difference: 0,
-            n_from_disk: 0,
-            limit: ReuseLimit::NothingHeld,
-        };
-        Ok(Place { seq, reuse })
+        Ok(Place { seq, reuse: Reuse::default() })
     }
 }
 

@@ -36,6 +36,7 @@ fn settled(model: &Model, params: &EngineParams) -> (EngineParams, Params) {
         0 => hparams.n_ctx_train.min(DEFAULT_N_CTX),
         n_ctx => n_ctx,
     };
+    let n_ctx = model.graph().n_positions().map_or(n_ctx, |n| n_ctx.min(n as u32));
     let n_slots = params.n_slots.max(1);
     if model.graph().head() == Head::Embeddings {
         // An encoder holds no sequences. All tokens of an input are in one batch.
@@ -51,6 +52,14 @@ fn settled(model: &Model, params: &EngineParams) -> (EngineParams, Params) {
     let n_seq = n_slots + n_slots + params.n_held + 1;
     let context = params.context.n_ctx(cells as u32).n_ctx_seq(n_ctx).n_seq_max(n_seq as u32);
     (EngineParams { n_ctx, n_slots, ..params.clone() }, context)
+}
+
+impl EngineParams {
+    /// Return the parameters of the context that an engine with these parameters makes for a model:
+    /// what it needs can be checked before.
+    pub fn context_of(&self, model: &Model) -> Params {
+        settled(model, self).1
+    }
 }
 
 impl Worker {
