@@ -1,6 +1,6 @@
 //! Former names of functions.
 
-use crate::border::Text;
+use crate::border::{In, Out, Text};
 use crate::handles::Handle;
 use crate::layouts::{ContextParams, ModelParams};
 use crate::{context, model, state, vocab};
@@ -28,6 +28,10 @@ aliases! {
     llama_n_head(handle: Handle) -> i32 = model::llama_model_n_head;
     llama_n_vocab(handle: Handle) -> i32 = vocab::llama_vocab_n_tokens;
     llama_get_state_size(handle: Handle) -> usize = state::llama_state_get_size;
+    llama_load_session_file(handle: Handle, path: Text, tokens: Out<i32>, capacity: usize, n_tokens: Out<usize>)
+        -> bool = state::llama_state_load_file;
+    llama_save_session_file(handle: Handle, path: Text, tokens: In<i32>, n_tokens: usize) -> bool
+        = state::llama_state_save_file;
     llama_token_get_text(handle: Handle, token: i32) -> *const c_char = vocab::llama_vocab_get_text;
     llama_token_get_score(handle: Handle, token: i32) -> f32 = vocab::llama_vocab_get_score;
     llama_token_get_attr(handle: Handle, token: i32) -> i32 = vocab::llama_vocab_get_attr;

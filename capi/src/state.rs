@@ -42,12 +42,11 @@ fn behind_tokens(bytes: &[u8]) -> Option<&[u8]> {
     bytes.get(HEAD.checked_add(n_tokens.checked_mul(4)?)?..)
 }
 
-/// A state as bytes: the content of a buffer, and the head of a file of it.
-struct Written {
-    content: Content,
-    /// Magic number and version of a file.
-    head: Vec<u8>,
-    bytes: Vec<u8>,
+/// Return the memory in a buffer: all of it, but for the head of llama.cpp's buffers of one
+/// sequence.
+fn memory_in(buffer: &[u8], seq: Option<SeqId>, content: Content) -> &[u8] {
+    let has_head = seq.is_some() && content == Content::Llama;
+    buffer.get(if has_head { BUFFER_HEAD } else { 0 }..).unwrap_or_default()
 }
 
 /// Return true if a sequence was changed in its middle. Its cells lie in other slots after a way
@@ -56,43 +55,35 @@ fn was_edited(context: &Context, seq: SeqId) -> bool {
     context.seq_range(seq).is_some() && context.tokens(seq).is_ok_and(<[_]>::is_empty)
 }
 
-/// Write the state of a sequence, or of all; as llama.cpp has it, unless that cannot hold it
-/// exactly and `plain` is false.
-fn write(entry: &ContextEntry, context: &Context, seq: Option<SeqId>, plain: bool) -> Result<Written, Error> {
-    let seqs = seq.map_or(0..entry.options.n_seq_max, |seq| seq.0..seq.0 + 1);
-    if !plain && seqs.map(SeqId).any(|seq| was_edited(context, seq)) {
-        return write_own(context, seq);
-    }
-    let options = layout(entry, seq);
-    let theirs = match seq {
-        None => context.llama_state_write(&options).map(|file| {
-            let body = behind_tokens(&file).unwrap_or_default().to_vec();
-            (file, body)
-        }),
-        Some(seq) => context
-            .llama_seq_state_write(seq, Form::Sequence, &options)
-            .and_then(|file| Ok((file, context.llama_seq_state_write(seq, Form::Buffer, &options)?))),
-    };
-    match theirs {
-        Ok((mut file, bytes)) => {
-            file.truncate(HEAD - 4);
-            Ok(Written { content: Content::Llama, head: file, bytes })
+/// Write the state of a sequence, or of all, as a buffer; as llama.cpp has it, unless that cannot
+/// hold it exactly and `plain` is false.
+fn write(
+    entry: &ContextEntry,
+    context: &Context,
+    seq: Option<SeqId>,
+    plain: bool,
+) -> Result<(Content, Vec<u8>), Error> {
+    let mut seqs = seq.map_or(0..entry.options.n_seq_max, |seq| seq.0..seq.0 + 1).map(SeqId);
+    if plain || !seqs.any(|seq| was_edited(context, seq)) {
+        let options = layout(entry, seq);
+        let theirs = match seq {
+            None => context
+                .llama_state_write(&options)
+                .map(|file| behind_tokens(&file).unwrap_or_default().to_vec()),
+            Some(seq) => context.llama_seq_state_write(seq, Form::Buffer, &options),
+        };
+        match theirs {
+            Ok(bytes) => return Ok((Content::Llama, bytes)),
+            Err(ModelError::LlamaState { .. } | ModelError::Llama(_) | ModelError::Adapter(_)) => {}
+            Err(error) => return Err(error.into()),
         }
-        Err(ModelError::LlamaState { .. } | ModelError::Llama(_) | ModelError::Adapter(_)) => {
-            write_own(context, seq)
-        }
-        Err(error) => Err(error.into()),
     }
-}
-
-/// Write the state of a sequence, or of all, as a container.
-fn write_own(context: &Context, seq: Option<SeqId>) -> Result<Written, Error> {
     let (mut bytes, options) = (Vec::new(), SaveOptions::default());
     match seq {
         None => context.state_write(&mut bytes, &options)?,
         Some(seq) => context.seq_state_write(seq, &mut bytes, &options)?,
     };
-    Ok(Written { content: Content::Own, head: files::own_head(seq.is_some()), bytes })
+    Ok((Content::Own, bytes))
 }
 
 /// Return the seal for what a context holds.
@@ -114,10 +105,9 @@ fn buffer<'a>(entry: &ContextEntry, live: &'a mut Live, seq: Option<SeqId>) -> R
     let is_there = live.written.as_ref().is_some_and(|(of, _)| *of == seq);
     if !is_there {
         let context = live.context()?;
-        let written = write(entry, context, seq, live.plain_states)?;
-        let mut bytes = written.bytes;
-        if !(live.plain_states && written.content == Content::Llama) {
-            seal_of(context, seq, written.content).append(&mut bytes);
+        let (content, mut bytes) = write(entry, context, seq, live.plain_states)?;
+        if !(live.plain_states && content == Content::Llama) {
+            seal_of(context, seq, content).append(&mut bytes);
             if seq.is_none() {
                 frame::add(&mut bytes);
             }
@@ -130,36 +120,33 @@ fn buffer<'a>(entry: &ContextEntry, live: &'a mut Live, seq: Option<SeqId>) -> R
 /// Read a state in the place of what the context or one sequence holds. `bytes` is a buffer.
 fn read(live: &mut Live, seq: Option<SeqId>, bytes: &[u8]) -> Result<(), Error> {
     let bytes = if seq.is_none() { frame::strip(bytes)? } else { bytes };
-    let (body, seal) = Seal::split(bytes)?;
-    if let Some(seal) = &seal {
-        seal.check(&live.context()?.fingerprint().0)?;
-    }
-    let is_own = seal.as_ref().map_or_else(|| seal::is_container(body), |seal| seal.content == Content::Own);
-    let tokens = seal.map(|seal| seal.tokens).unwrap_or_default();
-    if is_own {
-        let (context, options) = (live.change()?, RestoreOptions::default());
-        match seq {
-            None => context.state_read_bytes(body, &options)?,
-            Some(seq) => context.seq_state_read_bytes(seq, body, &options)?,
-        };
-        live.begin_anew();
-        return Ok(());
-    }
-    match (seq, body.get(BUFFER_HEAD..)) {
-        (None, _) => read_llama(live, seq, &files::llama_session(&tokens, body)),
-        (Some(_), Some(memory)) if !tokens.is_empty() => {
-            read_llama(live, seq, &files::llama_sequence(&tokens, memory))
-        }
-        (Some(_), _) => read_llama(live, seq, body),
+    match Seal::split(bytes)? {
+        (body, Some(seal)) => read_sealed(live, seq, &seal, memory_in(body, seq, seal.content)),
+        (body, None) if seal::is_container(body) => take(live, seq, Content::Own, body),
+        (body, None) if seq.is_some() => take(live, seq, Content::Llama, body),
+        (body, None) => take(live, seq, Content::Llama, &files::file(seq, Content::Llama, &[], body)),
     }
 }
 
-/// Read a file or buffer of llama.cpp, which has no seal, as [`read`].
-fn read_llama(live: &mut Live, seq: Option<SeqId>, bytes: &[u8]) -> Result<(), Error> {
+/// Read the memory of a state that had a seal, as [`read`].
+fn read_sealed(live: &mut Live, seq: Option<SeqId>, seal: &Seal, memory: &[u8]) -> Result<(), Error> {
+    seal.check(&live.context()?.fingerprint().0)?;
+    match seal.content {
+        Content::Own => take(live, seq, Content::Own, memory),
+        Content::Llama => {
+            take(live, seq, Content::Llama, &files::file(seq, Content::Llama, &seal.tokens, memory))
+        }
+    }
+}
+
+/// Read a container, or a file or buffer of llama.cpp, without a seal, as [`read`].
+fn take(live: &mut Live, seq: Option<SeqId>, content: Content, bytes: &[u8]) -> Result<(), Error> {
     let (context, options) = (live.change()?, RestoreOptions::default());
-    match seq {
-        None => context.llama_state_read(bytes, &options)?,
-        Some(seq) => context.llama_seq_state_read(seq, bytes, &options)?,
+    match (content, seq) {
+        (Content::Own, None) => context.state_read_bytes(bytes, &options)?,
+        (Content::Own, Some(seq)) => context.seq_state_read_bytes(seq, bytes, &options)?,
+        (Content::Llama, None) => context.llama_state_read(bytes, &options)?,
+        (Content::Llama, Some(seq)) => context.llama_seq_state_read(seq, bytes, &options)?,
     };
     live.begin_anew();
     Ok(())
@@ -305,18 +292,6 @@ exports! {
         let mut live = entry.live()?;
         let path = path.path("filepath")?;
         files::load(&mut live, Some(seq), &path, files::TokenList { tokens, capacity, n_tokens })
-    }
-
-    /// Load a session, as [`llama_state_load_file`].
-    fn llama_load_session_file(
-        handle: Handle, path: Text, tokens: Out<i32>, capacity: usize, n_tokens: Out<usize>,
-    ) -> bool = [false] {
-        Ok(llama_state_load_file(handle, path, tokens, capacity, n_tokens))
-    }
-
-    /// Save a session, as [`llama_state_save_file`].
-    fn llama_save_session_file(handle: Handle, path: Text, tokens: In<i32>, n_tokens: usize) -> bool = [false] {
-        Ok(llama_state_save_file(handle, path, tokens, n_tokens))
     }
 
     /// Write states as llama.cpp does from now on, without a seal, so that it can read whole

@@ -10,8 +10,6 @@ use twox_hash::XxHash3_64;
 
 /// The last bytes of a seal.
 const MAGIC: [u8; 8] = *b"bstSEAL1";
-/// The bytes of a seal without tokens.
-const LEN: usize = 4 + 4 + 32 + 8 + 8;
 /// The first bytes of Backstitch's containers.
 const CONTAINER: &[u8] = b"BSTSTATE";
 
@@ -57,31 +55,29 @@ impl Seal {
     /// [`Error::Seal`] if the bytes are not those that were sealed.
     pub fn split(bytes: &[u8]) -> Result<(&[u8], Option<Seal>), Error> {
         // A program may hand over more bytes than it got.
-        let end = match bytes.ends_with(&MAGIC) {
-            true => Some(bytes.len()),
-            false => {
-                bytes.windows(MAGIC.len()).rposition(|window| window == MAGIC).map(|at| at + MAGIC.len())
-            }
+        let Some(end) = bytes.windows(MAGIC.len()).rposition(|window| window == MAGIC) else {
+            return Ok((bytes, None));
         };
-        let Some(end) = end else { return Ok((bytes, None)) };
-        const DAMAGED: Error = Error::Seal { what: "it was damaged or changed since it was saved" };
-        let sealed = bytes.get(..end).unwrap_or_default();
-        let fixed = sealed.len().checked_sub(LEN).ok_or(DAMAGED)?;
-        let (front, back) = sealed.split_at(fixed);
-        let word =
-            |at: usize| back.get(at..at + 4).and_then(|b| Some(u32::from_le_bytes(b.try_into().ok()?)));
-        let sum =
-            back.get(40..48).and_then(|b| Some(u64::from_le_bytes(b.try_into().ok()?))).ok_or(DAMAGED)?;
-        if XxHash3_64::oneshot(sealed.get(..end - 16).unwrap_or_default()) != sum {
-            return Err(DAMAGED);
+        let what = "it was damaged or changed since it was saved";
+        let (body, seal) = bytes.get(..end).and_then(Seal::open).ok_or(Error::Seal { what })?;
+        Ok((body, Some(seal)))
+    }
+
+    /// Return the bytes before a seal, and the seal; none if it was damaged. `sealed` ends where
+    /// its last eight bytes begin.
+    fn open(sealed: &[u8]) -> Option<(&[u8], Seal)> {
+        let (front, sum) = sealed.split_last_chunk()?;
+        if XxHash3_64::oneshot(front).to_le_bytes() != *sum {
+            return None;
         }
-        let n_tokens = word(0).ok_or(DAMAGED)? as usize;
-        let start = n_tokens.checked_mul(4).and_then(|n| front.len().checked_sub(n)).ok_or(DAMAGED)?;
-        let (body, tokens) = front.split_at(start);
-        let tokens = tokens.chunks_exact(4).filter_map(|b| Some(u32::from_le_bytes(b.try_into().ok()?)));
-        let content = if word(4) == Some(0) { Content::Llama } else { Content::Own };
-        let fingerprint = back.get(8..40).and_then(|b| b.try_into().ok()).ok_or(DAMAGED)?;
-        Ok((body, Some(Seal { content, fingerprint, tokens: tokens.collect() })))
+        let (front, fingerprint) = front.split_last_chunk()?;
+        let (front, content) = front.split_last_chunk()?;
+        let (front, n_tokens) = front.split_last_chunk()?;
+        let n_bytes = (u32::from_le_bytes(*n_tokens) as usize).checked_mul(4)?;
+        let (body, tokens) = front.split_at(front.len().checked_sub(n_bytes)?);
+        let tokens = tokens.as_chunks().0.iter().map(|token| u32::from_le_bytes(*token)).collect();
+        let content = if u32::from_le_bytes(*content) == 0 { Content::Llama } else { Content::Own };
+        Some((body, Seal { content, fingerprint: *fingerprint, tokens }))
     }
 
     /// Check that the state belongs to the model with this fingerprint.
