@@ -23,7 +23,7 @@ use std::time::{Duration, SystemTime};
 use std::vec::Vec;
 
 pub(super) use names::{TEMP_BACK, folder_of, is_random_name, random_names, temp_front};
-pub use real::{RealDisk, check_target};
+pub use real::{RealDisk, check_target, replace};
 pub(super) use writer::FileWriter;
 
 /// Files in folders. What was written is durable once the file was synced; what was created,

@@ -6,7 +6,7 @@ use super::request::Tenant;
 use super::worker::{Worker, lacking};
 use crate::error::Error;
 use backstitch_models::adapter::AdapterSet;
-use backstitch_models::backstitch_kv::storage::disk::{Disk, RealDisk};
+use backstitch_models::backstitch_kv::storage::disk::replace;
 use backstitch_models::llama_files::{Form, Options};
 use backstitch_models::{RestoreOptions, SeqId};
 use std::fs::File;
@@ -84,7 +84,8 @@ impl Worker {
             SlotLayout::Llama => {
                 let bytes = self.ctx.llama_seq_state_write(seq, Form::Sequence, &Options::default())?;
                 let bytes = with_server_list(bytes, n_tokens);
-                replace(path, &bytes)?;
+                replace(path, |mut file| file.write_all(&bytes))
+                    .map_err(|error| Error::file(path, &error))?;
                 bytes.len() as u64
             }
         };
@@ -188,19 +189,6 @@ fn expect_file(path: &Path) -> Result<(), Error> {
         Ok(_) => Err(Error::NoFile { name: path.file_name().unwrap_or_default().to_string_lossy().into() }),
         Err(error) => Err(Error::file(path, &error)),
     }
-}
-
-/// Write a file that only its owner can read, in place of what was there before, or not at all.
-fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let write = || {
-        let folder = path.parent().unwrap_or(Path::new("."));
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)?;
-        RealDisk.sync_folder(folder)
-    };
-    write().map_err(|error: io::Error| Error::file(path, &error))
 }
 
 /// Return a sequence file with its list of `n_tokens` tokens in the form that llama-server gives

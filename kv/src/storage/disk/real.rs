@@ -222,5 +222,49 @@ pub fn check_target(path: impl AsRef<Path>) -> Result<(), FileError> {
     })
 }
 
+/// Write a new file, for its owner alone, in place of what is at `path`: it holds the old bytes or
+/// the new ones, whatever happens. `write` gets an empty file beside it, which is synced and takes
+/// the name over, be it that of a link or a device; [`Disk::find`] follows links and refuses the
+/// rest. On an error nothing is left beside it, and what was there is as it was, or the new file if
+/// only the last step failed, which makes the name durable.
+///
+/// # Errors
+/// That of `write`, or what the system says.
+///
+/// # Example
+/// ```
+/// use backstitch_kv::storage::disk::replace;
+/// use std::io::{Error, Write};
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("a.txt");
+/// std::fs::write(&path, b"old")?;
+/// replace(&path, |mut file| file.write_all(b"new"))?;
+/// replace(&path, |_| Err(Error::other("nothing to say"))).unwrap_err();
+/// assert_eq!(std::fs::read(&path)?, b"new");
+/// # Ok::<(), Error>(())
+/// ```
+pub fn replace<E: From<io::Error>>(
+    path: impl AsRef<Path>,
+    write: impl FnOnce(&File) -> Result<(), E>,
+) -> Result<(), E> {
+    let path = path.as_ref();
+    let folder = folder_of(path);
+    // Without a dot in front: whoever saves a state at `path` removes temporary files with one.
+    let mut front = path.file_name().unwrap_or_default().to_owned();
+    front.push(".");
+    let (file, temp) = random_names(folder, &front, TEMP_BACK, create)?;
+    let written = write(&file).and_then(|()| {
+        file.sync_all()?;
+        Ok(fs::rename(&temp, path)?)
+    });
+    if written.is_err() {
+        // Whatever is left is of no use; the error to report is the first one.
+        let _ = fs::remove_file(&temp);
+        return written;
+    }
+    Ok(RealDisk.sync_folder(folder)?)
+}
+
 #[cfg(test)]
 mod tests;

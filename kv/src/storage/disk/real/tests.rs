@@ -29,3 +29,30 @@ fn a_target_that_cannot_be_written_is_told_before_and_one_that_can_stays_as_it_i
     assert_eq!(names(folder.path()), before);
     assert_eq!(fs::read(at("file")).unwrap(), b"old");
 }
+
+#[cfg(unix)]
+#[test]
+fn a_file_is_replaced_as_a_whole_or_not_at_all_and_a_link_is_not_followed() {
+    use super::super::is_random_name;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("file"), b"old").unwrap();
+    symlink("file", at("link")).unwrap();
+    let before = names(folder.path());
+    let failed = replace(at("file"), |mut file| {
+        file.write_all(b"half")?;
+        // A saver at the same path takes what this looks like for what a killed process left.
+        let swept = temp_front(&at("file"));
+        let names = names(folder.path());
+        assert!(names.len() == 3 && !names.iter().any(|name| is_random_name(name, &swept, TEMP_BACK)));
+        Err(io::Error::from(ErrorKind::StorageFull))
+    });
+    assert_eq!(failed.unwrap_err().kind(), ErrorKind::StorageFull);
+    assert_eq!(fs::read(at("file")).unwrap(), b"old");
+    replace(at("link"), |mut file| file.write_all(b"new")).unwrap();
+    assert_eq!(fs::read(at("file")).unwrap(), b"old");
+    let link = fs::symlink_metadata(at("link")).unwrap();
+    assert!(link.is_file() && link.permissions().mode() & 0o777 == 0o600);
+    assert_eq!((fs::read(at("link")).unwrap(), names(folder.path())), (b"new".into(), before));
+}
