@@ -121,6 +121,12 @@ pub fn warn_beyond_threads(wanted: Option<u32>) {
     }
 }
 
+/// Return the size of a context, or the number of positions that the model has embeddings for if
+/// that is less: a longer text would fail in its middle.
+pub fn within_positions(n_ctx: u32, model: &Model) -> u32 {
+    model.graph().n_positions().map_or(n_ctx, |n| n_ctx.min(n as u32))
+}
+
 /// Warn if the context is longer than the model allows, or than those that it was trained with.
 pub fn warn_beyond_training(n_ctx: u32, model: &Model) {
     let n_ctx_train = model.hparams().n_ctx_train;

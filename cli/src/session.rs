@@ -313,10 +313,7 @@ fn begin(
     }
     let params = model::params(context, model).n_seq_max(n_seqs);
     let wanted = params.n_ctx;
-    let params = match model.graph().n_positions() {
-        Some(n) => params.n_ctx(params.n_ctx.min(n as u32)),
-        None => params,
-    };
+    let params = params.n_ctx(model::within_positions(wanted, model));
     memory::check(model, &params)?;
     let mut ctx = Context::new(model, params)?;
     adapters::apply(&context.adapters, &mut ctx)?;

@@ -117,15 +117,6 @@ fn requests_together_answer_as_alone() {
     }
 }
 
-#[test]
-fn a_text_ends_at_the_last_position_that_the_model_has() {
-    let model = golden("gpt2");
-    let engine = Engine::start(&model, params()).unwrap();
-    assert_eq!(engine.params().n_ctx, 128);
-    let full = answer(engine.generate(request(&model, &some_tokens(&model, 120, 1), 50, 1)).unwrap());
-    assert_eq!((full.ended.finish, full.tokens.len()), (Finish::ContextFull, 8));
-}
-
 /// The model rotates keys otherwise in contexts of more than 128 tokens, which those of requests
 /// are not, though all together are.
 #[test]

@@ -133,6 +133,7 @@ fn engine_params(args: &ServeArgs, model: &Model) -> Result<EngineParams, Error>
         );
         return Err(Error::Refused(text));
     }
+    let n_ctx = model::within_positions(n_ctx, model);
     let drafts = drafts(args)?;
     Ok(EngineParams {
         context: batched(context, n_ctx),

@@ -36,7 +36,6 @@ fn settled(model: &Model, params: &EngineParams) -> (EngineParams, Params) {
         0 => hparams.n_ctx_train.min(DEFAULT_N_CTX),
         n_ctx => n_ctx,
     };
-    let n_ctx = model.graph().n_positions().map_or(n_ctx, |n| n_ctx.min(n as u32));
     let n_slots = params.n_slots.max(1);
     if model.graph().head() == Head::Embeddings {
         // An encoder holds no sequences. All tokens of an input are in one batch.
