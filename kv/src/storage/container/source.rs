@@ -10,6 +10,7 @@ use crate::io::ReadAt;
 use crate::storage::error::Error;
 use crate::storage::header::Tag;
 use alloc::borrow::Cow;
+use alloc::vec::Vec;
 use bytemuck::Pod;
 use core::fmt;
 
@@ -72,22 +73,23 @@ impl<'a> Source<'a> {
         Ok(Cow::Owned(bytes))
     }
 
-    /// Show the bytes of a section as they are stored to `take`, some at a time and in order.
-    fn show(&self, section: &Section, mut take: impl FnMut(&[u8])) -> Result<(), Error> {
-        let Section { tag, mut offset, stored_len, .. } = *section;
-        if let Self::Slice(_) = self {
-            take(&self.bytes(tag, offset, stored_len)?);
-            return Ok(());
+    /// Return `len` bytes from `offset`, in place or read into the front of `space`, which grows to
+    /// that.
+    fn view<'s>(
+        &'s self,
+        tag: Tag,
+        offset: u64,
+        len: u64,
+        space: &'s mut Vec<u8>,
+    ) -> Result<&'s [u8], Error> {
+        if let Self::Slice(bytes) = self {
+            return slice_of(bytes, offset, len).ok_or_else(|| self.cut(tag, offset, len));
         }
-        let (mut left, mut space) = (stored_len, zeroed(stored_len.min(STEP as u64))?);
-        while left > 0 {
-            let (bytes, _) = space.split_at_mut(left.min(STEP as u64) as usize);
-            self.fill(tag, offset, bytes)?;
-            take(bytes);
-            let n = bytes.len() as u64;
-            (offset, left) = (offset.saturating_add(n), left - n);
+        if (space.len() as u64) < len {
+            *space = zeroed(len)?;
         }
-        Ok(())
+        let (bytes, _) = space.split_at_mut(len as usize);
+        self.fill(tag, offset, bytes).map(|()| &*bytes)
     }
 
     /// Read the content of a section of at most `limit` bytes, and check it. Nothing is allocated
@@ -142,34 +144,31 @@ impl<'a> Source<'a> {
         if section.codec != Codec::RAW {
             return self.read(section, MAX_READ).map(drop);
         }
-        let mut sum = Checksum::new();
-        self.show(section, |bytes| sum.add(bytes))?;
+        let (mut sum, mut space, mut offset) = (Checksum::new(), Vec::new(), section.offset);
+        while offset < section.end() {
+            let len = (section.end() - offset).min(STEP as u64);
+            sum.add(self.view(section.tag, offset, len, &mut space)?);
+            offset += len;
+        }
         verify(section.tag, section.offset, section.checksum, sum.value())
     }
 
     /// Return true if the content of a section is `pieces`, one after the other. Damaged content is
     /// not.
     pub(super) fn holds<P: AsRef<[u8]>>(&self, section: &Section, pieces: &[P]) -> bool {
-        let (mut pieces_left, mut piece): (_, &[u8]) = (pieces.iter().map(AsRef::as_ref), &[]);
-        let mut is_next = |mut bytes: &[u8]| loop {
-            let n = bytes.len().min(piece.len());
-            let ((found, bytes_left), (wanted, piece_left)) = (bytes.split_at(n), piece.split_at(n));
-            if found != wanted {
-                return false;
-            }
-            if bytes_left.is_empty() {
-                piece = piece_left;
-                return true;
-            }
-            let Some(next) = pieces_left.next() else { return false };
-            (bytes, piece) = (bytes_left, next);
+        if section.codec != Codec::RAW {
+            let raw = Section { codec: Codec::RAW, offset: 0, ..*section };
+            let content = self.read(section, MAX_READ);
+            return content.is_ok_and(|content| Source::Slice(&content).holds(&raw, pieces));
+        }
+        let (mut space, mut offset) = (Vec::new(), section.offset);
+        let is_next = |wanted: &[u8]| {
+            let found = self.view(section.tag, offset, wanted.len() as u64, &mut space);
+            offset = offset.saturating_add(wanted.len() as u64);
+            found.is_ok_and(|found| found == wanted)
         };
-        let mut same = section.raw_len == len_of(pieces);
-        let shown = match section.codec {
-            Codec::RAW => self.show(section, |bytes| same = same && is_next(bytes)),
-            _ => self.read(section, MAX_READ).map(|content| same = same && is_next(&content)),
-        };
-        shown.is_ok() && same
+        section.raw_len == len_of(pieces)
+            && pieces.iter().flat_map(|piece| piece.as_ref().chunks(STEP)).all(is_next)
     }
 }
 
