@@ -46,11 +46,17 @@ impl History {
         Ok(History { tokens, ..History::default() })
     }
 
+    /// Return the history of `tokens`, the first at position 0, with space for at least `n_ctx`.
+    pub(super) fn of(tokens: &[Token], n_ctx: u32) -> Result<Self, Error> {
+        let n = u32::try_from(tokens.len()).unwrap_or(u32::MAX);
+        let mut history = History::new(n.max(n_ctx))?;
+        history.tokens.extend_from_slice(tokens);
+        Ok(history)
+    }
+
     /// Return a copy with space for at least `n_ctx` tokens.
     pub(super) fn duplicate(&self, n_ctx: u32) -> Result<Self, Error> {
-        let n = u32::try_from(self.tokens.len()).unwrap_or(u32::MAX).max(n_ctx);
-        let mut copy = History::new(n)?;
-        copy.tokens.extend_from_slice(&self.tokens);
+        let mut copy = History::of(&self.tokens, n_ctx)?;
         copy.make_room_for_pins(self.pins.len())?;
         copy.pins.extend_from_slice(&self.pins);
         let &History { start, edited, foreign, .. } = self;
@@ -75,13 +81,11 @@ impl History {
     /// - [`Error::SavedValue`] if a token is not below `n_vocab`.
     /// - [`Error::OutOfMemory`] if the allocator refuses.
     pub(super) fn restore(saved: &SavedTokens, n_vocab: usize, n_ctx: u32) -> Result<Self, Error> {
-        let n = u32::try_from(saved.tokens.len()).unwrap_or(u32::MAX);
         if let Some(i) = saved.tokens.iter().position(|token| token.0 as usize >= n_vocab) {
             let (offset, found) = ((HEAD + 4 * i) as u64, saved.tokens[i].0.into());
             return Err(Error::SavedValue { what: WHAT, offset, found, wanted: "a token of the vocabulary" });
         }
-        let mut history = History::new(n.max(n_ctx))?;
-        history.tokens.extend_from_slice(&saved.tokens);
+        let history = History::of(&saved.tokens, n_ctx)?;
         let &SavedTokens { edited, foreign, start, .. } = saved;
         Ok(History { start, edited, foreign, ..history })
     }

@@ -149,21 +149,18 @@ impl Context {
 
     /// Return the tokens of a sequence of a file, as far as they are known.
     fn history_of(&self, file: &File<'_>, index: usize) -> Result<History, Error> {
-        let mut history = History::new(self.params.n_ctx)?;
+        let n_ctx = self.params.n_ctx;
         let ranges = file.snapshot().sequences.iter().map(|sequence| range(file.snapshot(), sequence));
-        let Some((first, last)) = ranges.clone().nth(index).flatten() else { return Ok(history) };
-        history.make_foreign();
+        let Some((first, last)) = ranges.clone().nth(index).flatten() else { return History::new(n_ctx) };
         let n_held = ranges.flatten().count();
         let listed = usize::try_from(last.0).ok().and_then(|last| file.tokens().get(..=last));
         let n_vocab = self.model.hparams().n_vocab;
         let is_sane = |tokens: &&[Token]| tokens.iter().all(|token| (token.0 as usize) < n_vocab);
-        match listed.filter(|_| n_held == 1 && first == Pos::ZERO).filter(is_sane) {
-            Some(tokens) => {
-                tokens.iter().for_each(|_| history.expect_one());
-                history.make_room()?;
-                (0..).zip(tokens).for_each(|(pos, &token)| history.push(token, Pos(pos)));
-            }
-            None => history.edit(),
+        let known = listed.filter(|_| n_held == 1 && first == Pos::ZERO).filter(is_sane);
+        let mut history = History::of(known.unwrap_or_default(), n_ctx)?;
+        history.make_foreign();
+        if known.is_none() {
+            history.edit();
         }
         Ok(history)
     }
