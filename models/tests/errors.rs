@@ -36,7 +36,6 @@ fn no_level_of_a_chain_repeats_what_a_level_above_it_says() {
         Box::new(storage::Error::Io(io::Error::System(refused()))),
         Box::new(state()),
         Box::new(ImportError::Source(state())),
-        Box::new(storage::prompt_cache::Error::Disk(state())),
         Box::new(Error::State(state())),
         Box::new(Error::Memory(backstitch_kv::Error::NoStorage)),
         Box::new(Error::File { path: Path::new("a.gguf").into(), source: Box::new(part) }),

@@ -50,9 +50,8 @@ pub fn of_state(error: &storage::Error) -> String {
 pub fn of_prompt_cache(error: &prompt_cache::Error) -> String {
     use prompt_cache::Error as E;
     match error {
-        E::Disk(source) | E::Resume(source) => of_state(source),
         E::Entry { path, error } => format!("{}: {}", path.display(), of_state(error)),
-        E::TooLarge { need, budget, .. } => {
+        E::OverBudget { need, budget, .. } => {
             format!("{} do not fit the limit of {}; raise --prompt-cache-size", bytes(*need), bytes(*budget))
         }
         E::NoRoom { need, kept, budget, .. } => format!(
@@ -61,7 +60,7 @@ pub fn of_prompt_cache(error: &prompt_cache::Error) -> String {
             bytes(*kept),
             bytes(*budget)
         ),
-        error => error.to_string(),
+        error => of_state(error),
     }
 }
 
@@ -130,7 +129,7 @@ mod tests {
         let what = "bytes of a compressed section";
         let text = of_state(&storage::Error::TooLarge { what, value: 1 << 30, limit: 32 << 20 });
         assert_eq!(text, "a compressed section of 1.0 GiB, 32.0 MiB at most");
-        let large = prompt_cache::Error::TooLarge {
+        let large = prompt_cache::Error::OverBudget {
             folder: std::path::Path::new("cache").into(),
             need: 3 << 20,
             budget: 1 << 20,

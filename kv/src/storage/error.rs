@@ -5,7 +5,8 @@ use super::header::{Fingerprint, Hex, Scope, Tag};
 use crate::error::Size;
 use core::fmt;
 
-/// Why a state could not be read or written.
+/// Why a state or a prompt cache could not be read or written. A prompt cache is as it was then, or
+/// smaller.
 ///
 /// `offset` counts bytes from the start of the container.
 #[derive(Debug, thiserror::Error)]
@@ -176,7 +177,8 @@ pub enum Error {
     /// The receiver or the giver of bytes refused.
     #[error(transparent)]
     Io(#[from] crate::io::Error),
-    /// Somebody else was saving to the same path for too long; that process may have been stopped.
+    /// Somebody else was saving to the same path, or to the same prompt cache, for too long; that
+    /// process may have been stopped.
     #[cfg(feature = "std")]
     #[error(
         "{} was locked for {seconds} s by another process that saves; see whether that one is stopped",
@@ -224,6 +226,82 @@ pub enum Error {
         /// Which file, and why not.
         error: crate::file::FileError,
     },
+    /// An entry of a prompt cache cannot be read, or is not what it should be. A cache that may
+    /// write removes one that is damaged.
+    #[cfg(feature = "std")]
+    #[error("{}: {error}", .path.display())]
+    Entry {
+        /// The file.
+        path: std::boxed::Box<std::path::Path>,
+        /// The problem.
+        error: std::boxed::Box<Error>,
+    },
+    /// A request to a prompt cache, or a prefix that is to be stored, does not fit together.
+    #[cfg(feature = "std")]
+    #[error("{what}: {found} given, {wanted} expected")]
+    Request {
+        /// The part of it.
+        what: &'static str,
+        /// The number that was given.
+        found: u64,
+        /// The most, or exactly what, it may be.
+        wanted: u64,
+    },
+    /// Blocks before those given are not stored in the prompt cache (any more), so nobody could
+    /// reach them.
+    #[cfg(feature = "std")]
+    #[error("block {block} is not stored, so what follows it cannot be; store from there on")]
+    Gap {
+        /// The first of them, counted from the start of the prompt.
+        block: u64,
+    },
+    /// An entry would be larger than everything in its prompt cache may be together.
+    #[cfg(feature = "std")]
+    #[error(
+        "{} do not fit the budget of {} of the prompt cache {}; raise it",
+        Size(*.need),
+        Size(*.budget),
+        .folder.display()
+    )]
+    OverBudget {
+        /// The folder.
+        folder: std::boxed::Box<std::path::Path>,
+        /// Bytes of the entry.
+        need: u64,
+        /// The budget in bytes.
+        budget: u64,
+    },
+    /// Entries that are being written right now, and those that the new blocks follow, leave too
+    /// little of the budget of a prompt cache.
+    #[cfg(feature = "std")]
+    #[error(
+        "{} do not fit: {} of the {} of the prompt cache {} are in use; raise the budget or try later",
+        Size(*.need),
+        Size(*.kept),
+        Size(*.budget),
+        .folder.display()
+    )]
+    NoRoom {
+        /// The folder.
+        folder: std::boxed::Box<std::path::Path>,
+        /// Bytes that were needed.
+        need: u64,
+        /// Bytes that could not be freed.
+        kept: u64,
+        /// The budget in bytes.
+        budget: u64,
+    },
+    /// Other processes kept storing parts of the same prompt, or removing what it follows.
+    #[cfg(feature = "std")]
+    #[error("other processes keep changing the same prompt's blocks in {}; try later", .folder.display())]
+    Raced {
+        /// The folder of the prompt cache.
+        folder: std::boxed::Box<std::path::Path>,
+    },
+    /// The prompt cache was opened to read only.
+    #[cfg(feature = "std")]
+    #[error("the prompt cache was opened to read only; open it to write")]
+    ReadOnly,
 }
 
 /// An operation on a file or a folder.
@@ -308,6 +386,20 @@ impl Error {
         problem: impl Into<crate::file::Problem>,
     ) -> Self {
         Self::File { operation, error: crate::file::FileError::new(path, problem.into()) }
+    }
+
+    /// Return true if a file or folder was not there.
+    #[cfg(feature = "std")]
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self, Self::File { error, .. } if matches!(error.problem, crate::file::Problem::Missing))
+    }
+
+    /// Return true if the bytes of an entry are to blame, rather than the way to them.
+    #[cfg(feature = "std")]
+    pub(super) fn is_damage(&self) -> bool {
+        let is_damage =
+            |error: &Self| !matches!(error, Self::File { .. } | Self::Io(_) | Self::OutOfMemory { .. });
+        matches!(self, Self::Entry { error, .. } if is_damage(error))
     }
 
     /// Return the state of another model than `wanted`.

@@ -43,7 +43,6 @@
 
 mod check;
 mod entry;
-mod error;
 mod evict;
 mod folder;
 mod found;
@@ -56,9 +55,9 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use super::error::Error;
 pub use check::{EntryInfo, Finding, Problem, Report};
 pub use entry::Pieces;
-pub use error::Error;
 pub use evict::{Evicted, Prune};
 pub use found::{Found, MAX_RESUME, Payload, Why};
 pub use key::{BLOCK_TOKENS, KEY_BYTES, Key};
@@ -150,7 +149,7 @@ impl PromptCache {
     /// damage left in it is removed, as far as the system allows.
     ///
     /// # Errors
-    /// [`Error::Disk`] if the folder cannot be made or listed.
+    /// [`Error::File`] if the folder cannot be made or listed.
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self, Error> {
         Self::open_on(Arc::new(RealDisk), path, access)
     }
@@ -183,7 +182,7 @@ impl PromptCache {
     /// Changes nothing.
     ///
     /// # Errors
-    /// [`Error::Disk`] if the folder cannot be listed.
+    /// [`Error::File`] if the folder cannot be listed.
     pub fn is_at(path: impl AsRef<Path>) -> Result<bool, Error> {
         Folder::new(Arc::new(RealDisk), path.as_ref()).is_cache()
     }
@@ -195,7 +194,7 @@ impl PromptCache {
     /// opened, and marked as used unless the cache is read-only.
     ///
     /// # Errors
-    /// [`Error::Disk`] if the folder cannot be listed. Single files that are gone, damaged or
+    /// [`Error::File`] if the folder cannot be listed. Single files that are gone, damaged or
     /// unreadable make the beginning shorter.
     pub fn longest(
         &self,
@@ -241,7 +240,7 @@ impl PromptCache {
     /// be given to [`put`](Self::put) again.
     ///
     /// # Errors
-    /// [`Error::Disk`] if the folder cannot be listed.
+    /// [`Error::File`] if the folder cannot be listed.
     pub fn n_stored(&self, root: &Key, tokens: &[Token]) -> Result<usize, Error> {
         let keys = chain(root, tokens);
         Ok(self.shared.refreshed()?.stored(&keys, tokens))
@@ -250,7 +249,7 @@ impl PromptCache {
     /// Return true if there is a resume point after the first `n_blocks` blocks of `tokens`.
     ///
     /// # Errors
-    /// [`Error::Disk`] if the folder cannot be listed.
+    /// [`Error::File`] if the folder cannot be listed.
     pub fn has_resume_point(&self, root: &Key, tokens: &[Token], n_blocks: usize) -> Result<bool, Error> {
         let Some(prefix) = blocks_of(tokens).get(..n_blocks) else { return Ok(false) };
         let keys = chain(root, prefix.as_flattened());

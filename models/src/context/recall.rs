@@ -1,23 +1,21 @@
 //! Beginnings of prompts that were evaluated before, by this process or another: taken from a
 //! prompt cache on disk, and given to it.
 
-use super::state::Nowhere;
+use super::state::{Nowhere, RestoreOptions};
 use super::{Context, History};
 use crate::adapter::AdapterSet;
-use crate::cancel::{SourceError, Stoppable, StoppableSource};
 use crate::error::Error;
+use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_kv::io::Write;
 use backstitch_kv::snapshot::{Content, Resume, Sees, Shape};
 use backstitch_kv::storage::prompt_cache::{
-    BLOCK_TOKENS, Error as CacheError, EvaluatedPrefix, Found, Key, MAX_RESUME, Need, Pieces, Prefix,
-    PromptCache, Why,
+    BLOCK_TOKENS, EvaluatedPrefix, Found, Key, MAX_RESUME, Need, Payload, Pieces, Prefix, PromptCache, Why,
 };
 use backstitch_kv::storage::{
-    Container, Error as State, Header, IMAGE_TAGS, SNAPSHOT_VERSION, Scope, Writer, encode_shape,
-    write_snapshot,
+    self, Container, Header, IMAGE_TAGS, SNAPSHOT_VERSION, Scope, Writer, encode_shape, write_snapshot,
 };
-use backstitch_kv::{Export, ImportError, Pos, SeqId, Token};
+use backstitch_kv::{Export, Pos, SeqId, Token};
 use core::ops::Range;
 use std::borrow::Cow;
 
@@ -59,7 +57,7 @@ pub struct Recalled {
     /// Reason that there are no more.
     pub why: Why,
     /// The damaged or unreadable entry that was found on the way, if one was.
-    pub trouble: Option<CacheError>,
+    pub trouble: Option<storage::Error>,
 }
 
 /// Return true if the blocks are all that a sequence needs to continue.
@@ -72,6 +70,12 @@ fn needs_blocks_only(shape: &Shape) -> bool {
 fn is_told_by_tokens(shape: &Shape) -> bool {
     shape.groups.iter().all(|group| group.sees != Sees::EncoderOutput)
         && !(shape.groups.is_empty() && shape.recurrent.is_empty())
+}
+
+/// Return true if a restore failed because this context has too little memory, rather than because
+/// of what was to be restored.
+fn is_of_context(error: &backstitch_kv::Error) -> bool {
+    matches!(error, backstitch_kv::Error::Full { .. } | backstitch_kv::Error::OutOfMemory { .. })
 }
 
 impl Context {
@@ -119,74 +123,47 @@ impl Context {
             if found.n_tokens == 0 {
                 break;
             }
-            match self.take_found(seq, &shape, &found, tokens)? {
+            let trouble = match self.take_found(seq, &shape, &found, tokens) {
                 Ok(()) => {
                     recalled.n_tokens = found.n_tokens;
                     return Ok(recalled);
                 }
-                Err(trouble) => {
-                    // Damaged bytes are removed by the prompt cache. Whatever else is wrong stays,
-                    // and a shorter beginning may be sound.
-                    if let CacheError::Resume(_) = trouble {
-                        most = found.n_tokens - 1;
-                    }
-                    recalled.trouble = Some(trouble);
-                }
+                Err(Error::State(error)) => error,
+                Err(Error::Memory(error)) if !is_of_context(&error) => storage::Error::Memory(error),
+                Err(error) => return Err(error),
+            };
+            // Damaged bytes are removed by the prompt cache. Whatever else is wrong stays, and a
+            // shorter beginning may be sound.
+            if !matches!(trouble, storage::Error::File { .. } | storage::Error::Entry { .. }) {
+                most = found.n_tokens - 1;
             }
+            recalled.trouble = Some(trouble);
         }
         self.empty(seq)?;
         Ok(recalled)
     }
 
-    /// Import the prefix that was found, or return the reason that it is of no use.
+    /// Import the prefix that was found.
     fn take_found(
         &mut self,
         seq: SeqId,
         shape: &Shape,
         found: &Found,
         tokens: &[Token],
-    ) -> Result<Result<(), CacheError>, Error> {
+    ) -> Result<(), Error> {
         debug_assert!(found.n_tokens < tokens.len(), "a prefix without the last token");
         let known = tokens.get(..found.n_tokens).unwrap_or_default();
-        let mut history = History::new(self.params.n_ctx.max(known.len() as u32))?;
-        (0..).zip(known).for_each(|(pos, &token)| history.push(token, Pos(pos)));
-        let resume = match found.resume.as_ref().map(|payload| payload.to_vec()).transpose() {
-            Ok(resume) => resume,
-            Err(error) => return Ok(Err(error)),
-        };
-        let container = match resume.as_deref().map(Container::parse).transpose() {
-            Ok(container) => container,
-            Err(error) => return Ok(Err(error.into())),
-        };
-        // A resume point of another set than its key says would be a forged one.
-        let evaluated_by = self.evaluated_by(self.adapters(seq)?);
-        let known = |container: &Container<'_>| {
-            container.expect_fingerprint(&evaluated_by)?;
-            container.expect(&IMAGE_TAGS)
-        };
-        if let Err(error) = container.as_ref().map_or(Ok(()), known) {
-            return Ok(Err(error.into()));
+        let history = History::of(known, self.params.n_ctx)?;
+        let resume = found.resume.as_ref().map(Payload::to_vec).transpose()?;
+        let container = resume.as_deref().map(Container::parse).transpose()?;
+        if let Some(container) = &container {
+            // A resume point of another set than its key says would be a forged one.
+            container.expect_fingerprint(&self.evaluated_by(self.adapters(seq)?))?;
+            container.expect(&IMAGE_TAGS)?;
         }
-        let prefix = match Prefix::new(shape, found, container.as_ref()) {
-            Ok(prefix) => prefix,
-            Err(error) => return Ok(Err(error.into())),
-        };
-        let work = Stoppable::new(&*self.pool, self.cancel.as_ref());
-        let source = StoppableSource { source: &prefix, work: &work };
-        match self.memory.import_with(prefix.snapshot(), &source, &[seq], false, &*self.pool) {
-            Ok(staged) => drop(staged.commit()),
-            Err(ImportError::Source(SourceError::Cancelled)) => return Err(Error::Cancelled),
-            Err(ImportError::Source(SourceError::Source(error))) => return Ok(Err(error)),
-            Err(ImportError::Memory(
-                error @ (backstitch_kv::Error::Full { .. } | backstitch_kv::Error::OutOfMemory { .. }),
-            )) => return Err(error.into()),
-            Err(ImportError::Memory(error)) => return Ok(Err(CacheError::Resume(State::Memory(error)))),
-        }
-        self.outputs.forget(seq);
-        if let Some(slot) = self.sequences.get_mut(seq.index()) {
-            *slot = Some(history);
-        }
-        Ok(Ok(()))
+        let prefix = Prefix::new(shape, found, container.as_ref())?;
+        let contents = vec![(history, None)];
+        self.adopt(prefix.snapshot(), &prefix, &[seq], contents, &RestoreOptions::default()).map(drop)
     }
 
     fn empty(&mut self, seq: SeqId) -> Result<(), Error> {
@@ -277,7 +254,7 @@ impl Context {
             let (mut bytes, refused) = (Vec::new(), Error::OutOfMemory { what: "a resume point", n_bytes });
             bytes.try_reserve_exact(n_bytes as usize).map_err(|_| refused)?;
             write(&mut bytes)?;
-            list.push((end / BLOCK_TOKENS, alloc::vec![Cow::Owned(bytes)]));
+            list.push((end / BLOCK_TOKENS, vec![Cow::Owned(bytes)]));
         }
         Ok(list)
     }

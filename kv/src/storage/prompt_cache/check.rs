@@ -2,13 +2,13 @@
 
 use super::PromptCache;
 use super::entry::{BLOCK, Entry, EntryName, RESUME};
-use super::error::Error;
 use super::evict::unreachable;
 use super::folder::{Folder, LOCK_WAIT};
 use super::index::Index;
 use super::key::Key;
 use crate::ids::Token;
 use crate::storage::container::Source;
+use crate::storage::error::Error;
 use crate::storage::header::Tag;
 use core::fmt;
 use std::collections::BTreeSet;
@@ -119,7 +119,7 @@ impl Report {
         let file = folder.open(&entry.name)?;
         let mut payloads = entry.blocks.iter().map(|block| &block.payload).chain(&entry.resumes);
         let checked = payloads.try_for_each(|payload| Source::Device(&*file).check(payload));
-        checked.map_err(|error| Error::Entry { path: folder.path_of(&entry.name).into(), error })
+        folder.in_entry(&entry.name, checked)
     }
 }
 
@@ -127,7 +127,7 @@ impl PromptCache {
     /// List all whole entries, the least recently used first.
     ///
     /// # Errors
-    /// [`Error::Disk`] if the folder cannot be listed.
+    /// [`Error::File`] if the folder cannot be listed.
     pub fn list(&self) -> Result<Vec<EntryInfo>, Error> {
         let mut index = self.shared.index();
         let listing = index.list(&self.shared.folder)?;
@@ -153,7 +153,7 @@ impl PromptCache {
     /// for writing, or pruned. Entries that others remove meanwhile do not count.
     ///
     /// # Errors
-    /// [`Error::Disk`] if the folder cannot be listed.
+    /// [`Error::File`] if the folder cannot be listed.
     pub fn check(&self) -> Result<Report, Error> {
         self.check_with(&mut |_, _| {})
     }

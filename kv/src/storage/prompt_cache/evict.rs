@@ -2,11 +2,11 @@
 //! used; and never a block before those that follow it.
 
 use super::entry::EntryName;
-use super::error::Error;
 use super::folder::{LOCK_WAIT, Listing};
 use super::index::{Index, Useless};
 use super::{PromptCache, Shared};
 use crate::storage::disk::{Facts, Lock};
+use crate::storage::error::Error;
 use core::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -70,7 +70,7 @@ impl PromptCache {
     /// what is left is as asked.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`], [`Error::Locked`], and [`Error::Disk`] if the folder cannot be locked
+    /// [`Error::ReadOnly`], [`Error::Locked`], and [`Error::File`] if the folder cannot be locked
     /// or listed, or an entry not removed; all others that have to go are removed then.
     pub fn prune(&self, prune: Prune) -> Result<Evicted, Error> {
         self.shared.budget.ok_or(Error::ReadOnly)?;

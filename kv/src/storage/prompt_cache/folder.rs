@@ -5,9 +5,8 @@
 //! cache, or is not a regular file, does not exist for it.
 
 use super::entry::{Entry, EntryName};
-use super::error::Error;
 use crate::storage::disk::{Disk, DiskFile, Facts, Lock, Mode, Wait, random_names};
-use crate::storage::error::{self, Operation};
+use crate::storage::error::{Error, Operation};
 use core::fmt;
 use std::boxed::Box;
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,7 +70,7 @@ impl fmt::Debug for Folder {
 
 /// Name operation and path in an error of the system.
 fn named<T>(operation: Operation, path: &Path, result: io::Result<T>) -> Result<T, Error> {
-    result.map_err(|error| Error::Disk(error::Error::file(operation, path, error)))
+    result.map_err(|error| Error::file(operation, path, error))
 }
 
 impl Folder {
@@ -144,17 +143,24 @@ impl Folder {
     /// Read an entry without its payloads.
     pub(super) fn entry(&self, name: &EntryName) -> Result<Entry, Error> {
         let file = self.open(name)?;
-        let entry = Entry::read(&*file).and_then(|entry| match entry.name == *name {
-            true => Ok(entry),
-            false => Err(error::Error::Malformed {
-                section: super::entry::PREFIX,
-                offset: 0,
-                what: "checksum of an entry that is not named for its tokens and content",
-                found: entry.name.check,
-                wanted: name.check,
+        self.in_entry(
+            name,
+            Entry::read(&*file).and_then(|entry| match entry.name == *name {
+                true => Ok(entry),
+                false => Err(Error::Malformed {
+                    section: super::entry::PREFIX,
+                    offset: 0,
+                    what: "checksum of an entry that is not named for its tokens and content",
+                    found: entry.name.check,
+                    wanted: name.check,
+                }),
             }),
-        });
-        entry.map_err(|error| Error::Entry { path: self.path_of(name).into(), error })
+        )
+    }
+
+    /// Name the file of an entry in an error about its content.
+    pub(super) fn in_entry<T>(&self, name: &EntryName, read: Result<T, Error>) -> Result<T, Error> {
+        read.map_err(|error| Error::Entry { path: self.path_of(name).into(), error: Box::new(error) })
     }
 
     /// Mark entries as used now; if that fails they are merely evicted earlier.
@@ -180,7 +186,7 @@ impl Folder {
         let path = self.path.join(LOCK);
         match self.disk.lock(&path, Wait { most, stop: &|| false, goes: false }) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                Err(Error::Locked { folder: self.path(), seconds: most.as_secs() })
+                Err(Error::Locked { path: path.as_path().into(), seconds: most.as_secs() })
             }
             lock => named(Operation::Lock, &path, lock),
         }

@@ -2,9 +2,9 @@
 
 use super::Shared;
 use super::entry::EntryName;
-use super::error::Error;
 use crate::storage::container::{Section, Source};
 use crate::storage::disk::DiskFile;
+use crate::storage::error::Error;
 use core::fmt;
 use std::boxed::Box;
 use std::sync::Arc;
@@ -136,10 +136,9 @@ impl Payload {
     }
 
     /// Name the entry in an error, and remove it if its bytes are to blame.
-    fn of_entry<T>(&self, read: Result<T, crate::storage::Error>) -> Result<T, Error> {
+    fn of_entry<T>(&self, read: Result<T, Error>) -> Result<T, Error> {
         let OpenEntry { cache, name, .. } = &*self.entry;
-        let named = |error| Error::Entry { path: cache.folder.path_of(name).into(), error };
-        read.map_err(named).inspect_err(|error| {
+        cache.folder.in_entry(name, read).inspect_err(|error| {
             if error.is_damage() {
                 cache.give_up(&mut cache.index(), name);
             }

@@ -2,13 +2,12 @@
 //! up to date when the folder changed.
 
 use super::entry::{Block, Entry, EntryName};
-use super::error::Error;
 use super::folder::{Folder, Listing};
 use super::found::Why;
 use super::key::{BLOCK_TOKENS, BlockTokens, Key, blocks_of};
 use crate::ids::Token;
 use crate::storage::container::Section;
-use crate::storage::error;
+use crate::storage::error::Error;
 use crate::storage::header::VERSION;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -167,8 +166,10 @@ impl Index {
 
 /// Judge a file by the attempt to read it as an entry.
 fn known(entry: Result<Entry, Error>) -> Known {
-    entry.map(Arc::new).map_err(|error| match error {
-        Error::Entry { error: error::Error::Version { found, .. }, .. } if found > VERSION => Useless::Later,
+    entry.map(Arc::new).map_err(|error| match &error {
+        Error::Entry { error, .. } if matches!(**error, Error::Version { found, .. } if found > VERSION) => {
+            Useless::Later
+        }
         error if error.is_damage() => Useless::Damaged,
         _ => Useless::Unread,
     })

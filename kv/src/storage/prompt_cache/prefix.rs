@@ -1,11 +1,10 @@
 //! A stored beginning of a prompt as a snapshot that a memory can take.
 
-use super::error::Error;
 use super::found::{Found, Payload};
 use crate::ids::Pos;
 use crate::snapshot::{Block, Cells, Sequence, Shape, Snapshot, Source};
 use crate::storage::container::Container;
-use crate::storage::error;
+use crate::storage::error::Error;
 use crate::storage::saved::{IMAGE, StoredSnapshot};
 use backstitch_core::cell::{BLOCK_CELLS, BlockEntry};
 use std::vec::Vec;
@@ -25,13 +24,9 @@ impl<'a> Prefix<'a> {
     /// resume point, where the shape needs one.
     ///
     /// # Errors
-    /// [`error::Error::Malformed`] if that is not a resume point of such layers, and what
+    /// [`Error::Malformed`] if that is not a resume point of such layers, and what
     /// [`StoredSnapshot::open`] says.
-    pub fn new(
-        shape: &Shape,
-        found: &'a Found,
-        resume: Option<&'a Container<'a>>,
-    ) -> Result<Self, error::Error> {
+    pub fn new(shape: &Shape, found: &'a Found, resume: Option<&'a Container<'a>>) -> Result<Self, Error> {
         let resume = resume.map(StoredSnapshot::open).transpose()?;
         let n_blocks = found.n_tokens / BLOCK_CELLS;
         let all = shape.group_of_all();
@@ -58,14 +53,14 @@ impl<'a> Prefix<'a> {
         &self.snapshot
     }
 
-    fn rest(&self) -> Result<&StoredSnapshot<'a>, error::Error> {
-        self.resume.as_ref().ok_or(error::Error::Missing { section: IMAGE, index: 0 })
+    fn rest(&self) -> Result<&StoredSnapshot<'a>, Error> {
+        self.resume.as_ref().ok_or(Error::Missing { section: IMAGE, index: 0 })
     }
 }
 
-fn unlike(found: &Snapshot) -> error::Error {
+fn unlike(found: &Snapshot) -> Error {
     let (found, what) = (found.sequences.len() as u64, "sequences of a resume point");
-    error::Error::Malformed { section: IMAGE, offset: 0, what, found, wanted: 1 }
+    Error::Malformed { section: IMAGE, offset: 0, what, found, wanted: 1 }
 }
 
 /// Return full blocks one after the other.
@@ -84,16 +79,16 @@ impl Source for Prefix<'_> {
     fn fill_block(&self, group: usize, block: usize, layers: &mut [&mut [u8]]) -> Result<(), Error> {
         if Some(group) != self.all {
             let before = usize::from(self.all.is_some_and(|all| all < group));
-            return Ok(self.rest()?.fill_block(group - before, block, layers)?);
+            return self.rest()?.fill_block(group - before, block, layers);
         }
         self.blocks.get(block).ok_or(Error::Gap { block: block as u64 })?.read(layers)
     }
 
     fn fill_state(&self, state: usize, pieces: &mut [&mut [f32]]) -> Result<(), Error> {
-        Ok(self.rest()?.fill_state(state, pieces)?)
+        self.rest()?.fill_state(state, pieces)
     }
 
     fn fill_journal(&self, journal: usize, pieces: &mut [&mut [f32]]) -> Result<(), Error> {
-        Ok(self.rest()?.fill_journal(journal, pieces)?)
+        self.rest()?.fill_journal(journal, pieces)
     }
 }

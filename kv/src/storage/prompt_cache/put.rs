@@ -2,7 +2,6 @@
 //! name at the end.
 
 use super::entry::{self, BLOCK, EntryName, MAX_PAYLOADS, Pieces, RESUME};
-use super::error::Error;
 use super::evict::Prune;
 use super::folder::{LOCK_WAIT, Part};
 use super::found::MAX_RESUME;
@@ -12,6 +11,7 @@ use super::{PromptCache, Shared};
 use crate::ids::Token;
 use crate::storage::container::{container_bytes, expect_at_most};
 use crate::storage::disk::FileWriter;
+use crate::storage::error::Error;
 use crate::storage::header::Tag;
 use core::ops::Range;
 use std::borrow::Cow;
@@ -116,9 +116,9 @@ impl PromptCache {
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; [`Error::Request`] if the prefix does not fit together;
-    /// [`Error::Resume`] for a resume point of more than [`MAX_RESUME`] bytes; [`Error::Gap`],
-    /// [`Error::Raced`] if blocks before it are gone or others interfere; [`Error::TooLarge`],
-    /// [`Error::NoRoom`]; [`Error::Locked`]; [`Error::Disk`], for example on a full disk.
+    /// [`Error::TooLarge`] for a resume point of more than [`MAX_RESUME`] bytes; [`Error::Gap`],
+    /// [`Error::Raced`] if blocks before it are gone or others interfere; [`Error::OverBudget`],
+    /// [`Error::NoRoom`]; [`Error::Locked`]; [`Error::File`], for example on a full disk.
     pub fn put(&self, prefix: &EvaluatedPrefix<'_>) -> Result<Put, Error> {
         let budget = self.shared.budget.ok_or(Error::ReadOnly)?;
         let blocks = &blocks_of(&prefix.tokens)[..prefix.end()?];
@@ -222,7 +222,7 @@ impl Shared {
     /// Evict until there is room for `need` bytes, and reserve them.
     fn reserve(&self, task: &Task<'_>, need: u64, budget: u64) -> Result<Part, Error> {
         if need > budget {
-            return Err(Error::TooLarge { folder: self.folder.path(), need, budget });
+            return Err(Error::OverBudget { folder: self.folder.path(), need, budget });
         }
         let lock = self.folder.lock(LOCK_WAIT)?;
         let mut index = self.index();

@@ -133,7 +133,7 @@ impl Faulty {
 /// Return the operation of the system that failed, if one did.
 fn failed(error: &Error) -> Option<Operation> {
     match error {
-        Error::Disk(crate::storage::Error::File { operation, .. }) => Some(*operation),
+        Error::File { operation, .. } => Some(*operation),
         _ => None,
     }
 }

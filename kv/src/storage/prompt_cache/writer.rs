@@ -1,9 +1,8 @@
 //! A thread that stores, so that whoever computes never waits for a disk.
 
 use super::PromptCache;
-use super::error::Error;
 use super::put::{EvaluatedPrefix, Put};
-use crate::storage::error::{self, Operation};
+use crate::storage::error::{Error, Operation};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,13 +55,13 @@ impl BackgroundWriter {
     /// dropped.
     ///
     /// # Errors
-    /// [`Error::Disk`] if the system gives no thread.
+    /// [`Error::File`] if the system gives no thread.
     pub fn spawn(cache: PromptCache, most: u64) -> Result<Self, Error> {
         let (queue, jobs) = channel();
         let progress: Arc<Mutex<Progress>> = Arc::default();
         let own = progress.clone();
         let thread = Builder::new().name("prompt cache".into()).spawn(move || run(&cache, &own, &jobs));
-        let failed = |error| error::Error::file(Operation::StartThread, Path::new("prompt cache"), error);
+        let failed = |error| Error::file(Operation::StartThread, Path::new("prompt cache"), error);
         Ok(Self { most, progress, thread: Some((queue, thread.map_err(failed)?)) })
     }
 

@@ -125,7 +125,7 @@ impl Context {
 
     /// Stage the sequences of a snapshot as `seqs`, then make them visible, with the history and
     /// the logits of each.
-    pub(super) fn adopt<S: Source<Error: Into<Error> + Send> + Sync>(
+    pub(in crate::context) fn adopt<S: Source<Error: Into<Error> + Send> + Sync>(
         &mut self,
         snapshot: &Snapshot,
         source: &S,

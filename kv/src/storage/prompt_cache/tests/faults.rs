@@ -177,7 +177,7 @@ fn a_disk_that_is_really_full_or_read_only_loses_nothing() {
     assert_eq!(bench.verified(&cache, &tokens, Need::Blocks).n_tokens, 128);
     assert!(mount("remount,ro"));
     let refused = cache.put(&bench.entry(&prompt(2, 1), 10));
-    assert!(matches!(&refused, Err(Error::Disk(_))), "{refused:?}");
+    assert!(matches!(&refused, Err(Error::File { .. })), "{refused:?}");
     let again = bench.open(LARGE);
     assert_eq!(bench.verified(&again, &tokens, Need::Blocks).n_tokens, 128);
     let unmounted = std::process::Command::new("umount").arg("-l").arg(folder).status();

@@ -48,7 +48,7 @@ fn a_resume_point_that_nobody_could_read_is_refused() {
     let pieces = vec![Cow::Borrowed(&mebibyte[..]); 1 + (MAX_RESUME >> 20) as usize];
     let prefix = EvaluatedPrefix { resumes: vec![(3, pieces)], ..bench.entry(&tokens, 1000) };
     let error = cache.put(&prefix).unwrap_err();
-    let wanted = matches!(&error, Error::Resume(crate::storage::Error::TooLarge { limit: MAX_RESUME, .. }));
+    let wanted = matches!(&error, Error::TooLarge { limit: MAX_RESUME, .. });
     assert!(wanted, "{error}");
     assert!(bench.files(".entry").is_empty() && bench.files(".part").is_empty());
 }
@@ -100,7 +100,7 @@ fn a_prompt_never_makes_room_for_itself() {
         cache.prune(Prune::ToBytes(0)).unwrap();
         let _ = cache.put(&bench.entry(&tokens[..96], 1000));
         let result = cache.put(&bench.entry_with(&tokens, 1000, &[1, 2, 3, 4, 5, 6]));
-        assert!(matches!(result, Ok(_) | Err(Error::NoRoom { .. } | Error::TooLarge { .. })), "{result:?}");
+        assert!(matches!(result, Ok(_) | Err(Error::NoRoom { .. } | Error::OverBudget { .. })), "{result:?}");
         let found = bench.verified(&cache, &tokens, Need::ResumePoint);
         assert!(found.n_tokens == 192 || result.is_err());
         assert!(bench.bytes() <= most * 500);
@@ -200,7 +200,7 @@ fn what_can_never_fit_is_refused_before_anything_is_evicted() {
     let cache = bench.open(budget(2));
     put(&bench, &cache, 1);
     let refused = cache.put(&bench.entry(&prompt(2, 3), 5000));
-    assert!(matches!(refused, Err(Error::TooLarge { budget, .. }) if budget == 2 * ENTRY), "{refused:?}");
+    assert!(matches!(refused, Err(Error::OverBudget { budget, .. }) if budget == 2 * ENTRY), "{refused:?}");
     assert!(holds(&bench, 1));
 }
 
@@ -245,9 +245,10 @@ fn opening_and_looking_up_never_wait_for_a_lock_that_somebody_holds() {
     assert_eq!(bench.verified(&cache, &prompt(1, 3), Need::Blocks).n_tokens, 96);
     assert!(began.elapsed() < Duration::from_secs(5));
     let refused = cache.put(&bench.entry(&prompt(2, 3), 10)).unwrap_err();
-    let folder = bench.folder.path().display();
+    let file = bench.folder.path().join("cache.lock");
     assert!(matches!(refused, Error::Locked { .. }));
-    assert!(refused.to_string().contains(&std::format!("the prompt cache {folder} was locked")), "{refused}");
+    let wanted = std::format!("{} was locked for 2 s by another process", file.display());
+    assert!(refused.to_string().starts_with(&wanted), "{refused}");
     drop(lock);
     assert_eq!(cache.put(&bench.entry(&prompt(2, 3), 10)).unwrap().entries, 1);
 }
