@@ -70,7 +70,7 @@ struct Cells<'a> {
     saved: &'a SavedContext<'a>,
     group: usize,
     /// Position of each cell, its block and its index there.
-    cells: Vec<(Pos, u32, usize)>,
+    cells: Vec<(Pos, u32, u32)>,
     /// Index of the next cell.
     next: usize,
     /// Layout of a block in each layer.
@@ -88,13 +88,8 @@ impl<'a> Cells<'a> {
     fn new(Side { saved, held, .. }: Side<'a>, group: usize) -> Result<Self, Error> {
         let snapshot = saved.snapshot();
         let blocks = snapshot.blocks.get(group).map_or(&[][..], Vec::as_slice);
-        let extents = held.cells.get(group).into_iter().flat_map(|cells| &cells.extents);
-        let cells = extents.flat_map(|extent| {
-            let pos = blocks.get(extent.block as usize).map(|block| block.pos);
-            let live = (0..).zip(pos.into_iter().flatten()).filter(|(cell, _)| extent.live >> cell & 1 == 1);
-            live.map(|(cell, pos)| (pos, extent.block, cell as usize))
-        });
-        let cells: Vec<_> = cells.collect();
+        let cells = held.cells.get(group);
+        let cells: Vec<_> = cells.into_iter().flat_map(|cells| cells.places(blocks)).collect();
         // A file may describe layers of any size. Buffers for a block are allocated only if it
         // holds a cell, and where the allocator has room.
         let shape = snapshot.shape.groups.get(group).filter(|_| !cells.is_empty());
@@ -114,7 +109,7 @@ impl<'a> Cells<'a> {
             self.block = Some(block);
         }
         for ((layout, layer), row) in self.layouts.iter().zip(&self.layers).zip(&mut self.rows) {
-            layout.take_cell(layer, cell, row);
+            layout.take_cell(layer, cell as usize, row);
         }
         Ok(Some(pos))
     }

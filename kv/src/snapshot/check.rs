@@ -205,12 +205,18 @@ impl Cells {
         self.extents.iter().map(|extent| extent.live.count_ones()).sum()
     }
 
-    /// Return the positions of the cells, in order; `blocks` are those of the group.
-    pub fn positions<'a>(&'a self, blocks: &'a [Block]) -> impl Iterator<Item = Pos> + 'a {
+    /// Return position, block and index there of each cell, in order; `blocks` are those of the
+    /// group.
+    pub fn places<'a>(&'a self, blocks: &'a [Block]) -> impl Iterator<Item = (Pos, u32, u32)> + 'a {
         self.extents.iter().flat_map(move |extent| {
             let block = blocks.get(extent.block as usize);
-            bits(extent.live).filter_map(move |cell| Some(block?.pos[cell as usize]))
+            bits(extent.live).filter_map(move |cell| Some((block?.pos[cell as usize], extent.block, cell)))
         })
+    }
+
+    /// Return the positions of the cells, in order; `blocks` are those of the group.
+    pub fn positions<'a>(&'a self, blocks: &'a [Block]) -> impl Iterator<Item = Pos> + 'a {
+        self.places(blocks).map(|(pos, ..)| pos)
     }
 
     /// Return the position of the last cell.

@@ -4,9 +4,8 @@ use super::Writer;
 use crate::llama_files::{Error, Form, range};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use backstitch_core::cell::BLOCK_CELLS;
 use backstitch_kv::Pos;
-use backstitch_kv::snapshot::{Block, Cells, Sees, Sequence};
+use backstitch_kv::snapshot::{Sees, Sequence};
 
 /// Block and cell.
 pub(super) type Place = (u32, u32);
@@ -50,7 +49,8 @@ impl Writer<'_> {
         let (sees, blocks) = (self.snapshot.shape.groups[group].sees, &self.snapshot.blocks[group]);
         let mut places: BTreeMap<Place, Entry> = BTreeMap::new();
         for (id, sequence) in sequences {
-            let mut line: Vec<(Pos, Place)> = line(&sequence.cells[group], blocks).collect();
+            let cells = sequence.cells[group].places(blocks);
+            let mut line: Vec<(Pos, Place)> = cells.map(|(pos, block, cell)| (pos, (block, cell))).collect();
             if let (Sees::Window(window), Some(&(last, _))) = (sees, line.last())
                 && self.form != Form::Session
             {
@@ -84,12 +84,4 @@ impl Writer<'_> {
         }
         Ok(entries)
     }
-}
-
-/// Return position and place of the cells, in order.
-fn line(cells: &Cells, blocks: &[Block]) -> impl Iterator<Item = (Pos, Place)> {
-    cells.extents.iter().flat_map(|extent| {
-        let place = |cell: u32| (blocks[extent.block as usize].pos[cell as usize], (extent.block, cell));
-        (0..BLOCK_CELLS as u32).filter(|cell| extent.live >> cell & 1 == 1).map(place)
-    })
 }
