@@ -80,17 +80,7 @@ pub(crate) fn of_long_context(model: Fingerprint) -> Fingerprint {
 /// Return the fingerprint that a packed file states for the file it was packed from.
 fn original(gguf: &Gguf<'_>) -> Option<Fingerprint> {
     gguf.tensors().iter().find(|tensor| tensor.is_packed())?;
-    let digits = gguf.optional::<&str>(ORIGINAL).ok()??;
-    let (pairs, []) = digits.as_bytes().as_chunks::<2>() else { return None };
-    let mut bytes = [0; 32];
-    if pairs.len() != bytes.len() {
-        return None;
-    }
-    for (byte, pair) in bytes.iter_mut().zip(pairs) {
-        let digit = |i: usize| char::from(pair.get(i).copied()?).to_digit(16);
-        *byte = (digit(0)? << 4 | digit(1)?) as u8;
-    }
-    Some(Fingerprint(bytes))
+    Fingerprint::parse(gguf.optional::<&str>(ORIGINAL).ok()??)
 }
 
 /// Begin a list of `n` entries.

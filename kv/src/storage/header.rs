@@ -43,6 +43,18 @@ impl fmt::Debug for Tag {
 pub struct Fingerprint(pub [u8; 32]);
 
 impl Fingerprint {
+    /// Parse 64 hexadecimal digits.
+    pub fn parse(digits: &str) -> Option<Self> {
+        let (pairs, []) = digits.as_bytes().as_chunks::<2>() else { return None };
+        let pairs: &[[u8; 2]; 32] = pairs.try_into().ok()?;
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(pairs) {
+            let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
+            *byte = (high? << 4 | low?) as u8;
+        }
+        Some(Self(bytes))
+    }
+
     /// Return the first half, which is enough to tell fingerprints apart in a message.
     pub fn front(&self) -> [u8; 16] {
         let [front, _] = bytemuck::must_cast::<[u8; 32], [[u8; 16]; 2]>(self.0);
@@ -98,5 +110,22 @@ pub(super) struct Hex<'a>(pub &'a [u8]);
 impl fmt::Display for Hex<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn fingerprints_are_read_as_they_are_written() {
+        let fingerprint = Fingerprint(core::array::from_fn(|i| (i * 37) as u8));
+        let digits = fingerprint.to_string();
+        assert_eq!(Fingerprint::parse(&digits), Some(fingerprint));
+        assert_eq!(Fingerprint::parse(&digits.to_uppercase()), Some(fingerprint));
+        for wrong in ["", &digits[1..], &digits[2..], &(digits.clone() + "00"), &digits.replace('0', "+")] {
+            assert_eq!(Fingerprint::parse(wrong), None, "{wrong}");
+        }
     }
 }

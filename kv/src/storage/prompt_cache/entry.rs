@@ -56,11 +56,8 @@ impl EntryName {
     /// Parse the name of a file; only a name that [`EntryName`] would write is one.
     pub(super) fn parse(name: &str) -> Option<Self> {
         let (key, check) = name.strip_suffix(SUFFIX)?.split_once('-')?;
-        let mut bytes = [0; KEY_BYTES];
-        for (byte, digits) in bytes.iter_mut().zip(key.as_bytes().as_chunks::<2>().0) {
-            *byte = u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?;
-        }
-        let found = Self { key: Key(bytes), check: u64::from_str_radix(check, 16).ok()? };
+        let found =
+            Self { key: Key(Fingerprint::parse(key)?.0), check: u64::from_str_radix(check, 16).ok()? };
         (format!("{found}") == name).then_some(found)
     }
 
