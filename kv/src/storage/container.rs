@@ -36,6 +36,8 @@ pub use fields::Fields;
 pub use limits::{MAX_DIRECTORY, MAX_READ};
 pub(super) use limits::{MAX_IMAGE, MAX_SHAPE, Room, expect_at_most};
 pub use reader::Container;
+#[cfg(feature = "std")]
+pub(super) use section::len_of;
 pub use section::{Codec, RECORD_BYTES, Section};
 #[cfg(feature = "std")]
 pub(super) use source::Source;

@@ -159,6 +159,6 @@ pub(super) fn by_offset(sections: &[Section]) -> Result<Vec<&Section>, Error> {
 }
 
 /// Return the bytes of all `pieces` together.
-pub(super) fn len_of<P: AsRef<[u8]>>(pieces: &[P]) -> u64 {
+pub(in crate::storage) fn len_of<P: AsRef<[u8]>>(pieces: &[P]) -> u64 {
     pieces.iter().map(|piece| piece.as_ref().len() as u64).fold(0, u64::saturating_add)
 }

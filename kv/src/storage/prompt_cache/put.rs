@@ -9,7 +9,7 @@ use super::index::Index;
 use super::key::{BlockTokens, Key, blocks_of, chain};
 use super::{PromptCache, Shared};
 use crate::ids::Token;
-use crate::storage::container::{container_bytes, expect_at_most};
+use crate::storage::container::{container_bytes, expect_at_most, len_of};
 use crate::storage::disk::FileWriter;
 use crate::storage::error::Error;
 use crate::storage::header::Tag;
@@ -44,7 +44,7 @@ impl EvaluatedPrefix<'_> {
     /// Return the bytes of all payloads.
     pub fn bytes(&self) -> u64 {
         let resumes = self.resumes.iter().map(|(_, pieces)| pieces);
-        self.blocks.iter().chain(resumes).map(len).fold(0, u64::saturating_add)
+        self.blocks.iter().chain(resumes).map(|pieces| len_of(pieces)).fold(0, u64::saturating_add)
     }
 
     /// Copy all bytes, so that it can be stored elsewhere and later.
@@ -73,10 +73,6 @@ impl EvaluatedPrefix<'_> {
         };
         Err(Error::Request { what, found: found as u64, wanted: wanted as u64 })
     }
-}
-
-fn len(pieces: &Pieces<'_>) -> u64 {
-    pieces.iter().map(|piece| piece.len() as u64).fold(0, u64::saturating_add)
 }
 
 /// Result of storing.
@@ -122,7 +118,7 @@ impl PromptCache {
     pub fn put(&self, prefix: &EvaluatedPrefix<'_>) -> Result<Put, Error> {
         let budget = self.shared.budget.ok_or(Error::ReadOnly)?;
         let blocks = &blocks_of(&prefix.tokens)[..prefix.end()?];
-        let resumes = prefix.resumes.iter().map(|(_, pieces)| len(pieces)).max();
+        let resumes = prefix.resumes.iter().map(|(_, pieces)| len_of(pieces)).max();
         expect_at_most("bytes of a resume point", resumes.unwrap_or(0), MAX_RESUME)?;
         let keys = [prefix.root].into_iter().chain(chain(&prefix.root, blocks.as_flattened())).collect();
         let task = Task { prefix, blocks, keys };
@@ -208,7 +204,7 @@ impl Shared {
     /// blocks meanwhile.
     fn write_entry(&self, task: &Task<'_>, job: &Job, budget: u64) -> Result<Option<u64>, Error> {
         let description = task.description(job)?;
-        let payloads = task.payloads(job).map(|(.., pieces)| len(pieces));
+        let payloads = task.payloads(job).map(|(.., pieces)| len_of(pieces));
         let need = container_bytes(payloads.chain([description.len() as u64])).unwrap_or(u64::MAX);
         let part = self.reserve(task, need, budget)?;
         let written = self.write(&part, task, job, &description);
