@@ -246,15 +246,14 @@ impl PromptCache {
         Ok(self.shared.refreshed()?.stored(&keys, tokens))
     }
 
-    /// Return true if there is a resume point after the first `n_blocks` blocks of `tokens`.
+    /// Return after how many blocks of `tokens` there are resume points, ascending.
     ///
     /// # Errors
     /// [`Error::File`] if the folder cannot be listed.
-    pub fn has_resume_point(&self, root: &Key, tokens: &[Token], n_blocks: usize) -> Result<bool, Error> {
-        let Some(prefix) = blocks_of(tokens).get(..n_blocks) else { return Ok(false) };
-        let keys = chain(root, prefix.as_flattened());
-        let index = self.shared.refreshed()?;
-        Ok(keys.last().is_some_and(|key| index.resume(key).is_some()))
+    pub fn resume_points(&self, root: &Key, tokens: &[Token]) -> Result<Vec<usize>, Error> {
+        let (keys, index) = (chain(root, tokens), self.shared.refreshed()?);
+        let stored = (1..).zip(&keys).filter(|(_, key)| index.resume(key).is_some());
+        Ok(stored.map(|(n_blocks, _)| n_blocks).collect())
     }
 
     /// Return the counts of what was done, and the size as of the last look at the folder.

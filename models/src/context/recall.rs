@@ -204,9 +204,10 @@ impl Context {
         let snapshot = self.memory.export(&[seq])?;
         let resumes = match needs_blocks_only(&shape) {
             true => Vec::new(),
-            false => self.resumes(seq, &snapshot, n_blocks, most, |n| {
-                cache.has_resume_point(&root, tokens, n).unwrap_or(false)
-            })?,
+            false => {
+                let stored = cache.resume_points(&root, tokens).unwrap_or_default();
+                self.resumes(seq, &snapshot, n_blocks, most, &stored)?
+            }
         };
         let blocks = match shape.group_of_all() {
             Some(group) => blocks(&snapshot, group, first..n_blocks),
@@ -219,14 +220,14 @@ impl Context {
     }
 
     /// Return the payloads of at most `most` bytes that it takes to go on from the ends of some
-    /// blocks: where checkpoints are.
+    /// blocks, except those `stored`: where checkpoints are.
     fn resumes(
         &self,
         seq: SeqId,
         content: &impl Content,
         n_blocks: usize,
         most: u64,
-        is_stored: impl Fn(usize) -> bool,
+        stored: &[usize],
     ) -> Result<Vec<(usize, Pieces<'static>)>, Error> {
         let snapshot = content.snapshot();
         let marks = snapshot.sequences.iter().flat_map(|sequence| &sequence.checkpoints);
@@ -234,7 +235,7 @@ impl Context {
         ends.extend([n_blocks * BLOCK_TOKENS, n_blocks.saturating_sub(1) * BLOCK_TOKENS]);
         let is_block =
             |end: usize| end > 0 && end.is_multiple_of(BLOCK_TOKENS) && end <= n_blocks * BLOCK_TOKENS;
-        ends.retain(|end| is_block(*end) && !is_stored(end / BLOCK_TOKENS));
+        ends.retain(|end| is_block(*end) && !stored.contains(&(end / BLOCK_TOKENS)));
         ends.sort_unstable();
         ends.dedup();
         let header = Header { fingerprint: self.evaluated_by(self.adapters(seq)?), scope: Scope::Sequence };

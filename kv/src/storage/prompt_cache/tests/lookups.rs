@@ -124,11 +124,11 @@ fn a_resume_point_can_be_stored_after_its_blocks() {
     let cache = bench.open(LARGE);
     let tokens = prompt(1, 4);
     cache.put(&bench.entry(&tokens, 400)).unwrap();
-    assert!(!cache.has_resume_point(&bench.root, &tokens, 3).unwrap());
+    assert!(cache.resume_points(&bench.root, &tokens).unwrap().is_empty());
     let done = cache.put(&bench.entry_with(&tokens, 400, &[3, 1])).unwrap();
     assert_eq!((done.entries, done.blocks), (2, 0));
-    assert!(cache.has_resume_point(&bench.root, &tokens, 3).unwrap());
-    assert!(!cache.has_resume_point(&bench.root, &tokens, 4).unwrap());
+    assert_eq!(cache.resume_points(&bench.root, &tokens).unwrap(), [1, 3]);
+    assert_eq!(cache.resume_points(&bench.root, &tokens[..95]).unwrap(), [1]);
     assert_eq!(bench.verified(&cache, &tokens, Need::ResumePoint).n_tokens, 96);
     assert_eq!(cache.put(&bench.entry_with(&tokens, 400, &[1, 3])).unwrap(), Put::default());
 }
