@@ -128,10 +128,10 @@ impl<'a> SavedContext<'a> {
         container.expect(&own.into_iter().chain(IMAGE_TAGS).collect::<Vec<_>>())?;
         let memory = StoredSnapshot::open(container)?;
         let ids = parse_ids(container, memory.snapshot())?;
-        let mut known = Known::new(container);
+        let (mut lists, mut known) = (Lists { container, n_bytes: 0 }, Known::default());
         let sequences = (0..).zip(ids.iter().zip(&memory.snapshot().sequences));
-        let sequences =
-            sequences.map(|(index, (id, held))| known.sequence(index, *id, memory.snapshot(), held));
+        let sequences = sequences
+            .map(|(index, (id, held))| known.sequence(&mut lists, index, *id, memory.snapshot(), held));
         let sequences = sequences.collect::<Result<_, _>>()?;
         let metadata = match find(container, METADATA, 0) {
             Some(section) => container.read_at_most(section, MAX_READ)?.into_owned(),
@@ -179,8 +179,8 @@ fn parse_ids(container: &Container<'_>, snapshot: &Snapshot) -> Result<Vec<u32>,
 type Shared<T> = BTreeMap<(u64, u64), T>;
 
 /// The contents that are known so far.
-struct Known<'a> {
-    lists: Lists<'a>,
+#[derive(Default)]
+struct Known {
     tokens: Shared<SavedTokens>,
     logits: Shared<Arc<Vec<f32>>>,
     samplers: Shared<Arc<sampler::State>>,
@@ -216,21 +216,16 @@ impl Lists<'_> {
     }
 }
 
-impl<'a> Known<'a> {
-    fn new(container: &'a Container<'a>) -> Self {
-        let (tokens, logits, samplers) = (Shared::new(), Shared::new(), Shared::new());
-        let lists = Lists { container, n_bytes: 0 };
-        Known { lists, tokens, logits, samplers, trails: Shared::new(), adapters: Shared::new() }
-    }
-
+impl Known {
     fn sequence(
         &mut self,
+        lists: &mut Lists<'_>,
         index: u64,
         id: u32,
         snapshot: &Snapshot,
         held: &snapshot::Sequence,
     ) -> Result<SavedSequence, Error> {
-        let Known { lists, tokens, logits, samplers, trails, adapters } = self;
+        let Known { tokens, logits, samplers, trails, adapters } = self;
         let container = lists.container;
         let section = container.require(TOKENS, index)?;
         let SavedTokens { edited, foreign, start, tokens } =
