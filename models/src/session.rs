@@ -153,8 +153,9 @@ impl Session {
         Self::assemble(ctx, branch, Vec::new())
     }
 
-    /// Make a session of the sequences that were restored into `ctx`. The first of them is the
-    /// current branch.
+    /// Make a session of the sequences that were restored into `ctx`: of one by
+    /// [`Context::restore`], or of all by [`Context::restore_all`], each under the id that it had.
+    /// The first of them is the current branch.
     ///
     /// Each branch gets a copy of `chain` in the state that was saved for it, or at the seed of
     /// `chain` if none was saved. Samplers whose state was not saved accept the tokens of the

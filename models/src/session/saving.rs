@@ -1,9 +1,8 @@
 //! Sessions in state files, and prompts from a prompt cache.
 
 use super::Session;
-use crate::context::{Context, Recalled, RestoreOptions, Restored, SaveOptions};
+use crate::context::{Recalled, SaveOptions};
 use crate::error::Error;
-use crate::sampler::Chain;
 use backstitch_kv::storage::prompt_cache::{EvaluatedPrefix, PromptCache};
 use backstitch_kv::storage::{Saved, Watch};
 use backstitch_kv::{Pos, Token};
@@ -19,11 +18,12 @@ impl Session {
         self.save_with(path, &SaveOptions::default())
     }
 
-    /// Save the current branch, with its samplers, to the file at `path`: [`Context::save_with`]. A
-    /// file at `path` is replaced.
+    /// Save the current branch, with its samplers, to the file at `path`:
+    /// [`Context::save_with`](crate::Context::save_with). A file at `path` is replaced.
     ///
     /// # Errors
-    /// Those of [`Context::save_with`] and [`Session::evaluate_pending`].
+    /// Those of [`Context::save_with`](crate::Context::save_with) and
+    /// [`Session::evaluate_pending`].
     pub fn save_with(&mut self, path: impl AsRef<Path>, options: &SaveOptions<'_>) -> Result<Saved, Error> {
         self.save_watched(path, options, &())
     }
@@ -32,7 +32,8 @@ impl Session {
     /// process, `watch` may end the waiting; a file at `path` then stays.
     ///
     /// # Errors
-    /// Those of [`Context::save_watched`] and [`Session::evaluate_pending`].
+    /// Those of [`Context::save_watched`](crate::Context::save_watched) and
+    /// [`Session::evaluate_pending`].
     pub fn save_watched(
         &mut self,
         path: impl AsRef<Path>,
@@ -55,10 +56,11 @@ impl Session {
     }
 
     /// Save all branches, each with its samplers, to the file at `path`:
-    /// [`Context::save_all_with`]. A file at `path` is replaced.
+    /// [`Context::save_all_with`](crate::Context::save_all_with). A file at `path` is replaced.
     ///
     /// # Errors
-    /// Those of [`Context::save_all_with`] and [`Session::evaluate_pending`].
+    /// Those of [`Context::save_all_with`](crate::Context::save_all_with) and
+    /// [`Session::evaluate_pending`].
     pub fn save_all_with(
         &mut self,
         path: impl AsRef<Path>,
@@ -71,7 +73,8 @@ impl Session {
     /// `watch` may end the waiting; a file at `path` then stays.
     ///
     /// # Errors
-    /// Those of [`Context::save_watched`] and [`Session::evaluate_pending`].
+    /// Those of [`Context::save_watched`](crate::Context::save_watched) and
+    /// [`Session::evaluate_pending`].
     pub fn save_all_watched(
         &mut self,
         path: impl AsRef<Path>,
@@ -82,63 +85,14 @@ impl Session {
         self.ctx.save_watched(None, path, &SaveOptions { samplers: &states, ..*options }, watch)
     }
 
-    /// Make a session of the sequence in the file at `path`: [`Session::restore_with`].
-    ///
-    /// # Errors
-    /// Those of [`Session::restore_with`].
-    pub fn restore(ctx: Context, chain: &Chain, path: impl AsRef<Path>) -> Result<(Self, Restored), Error> {
-        Self::restore_with(ctx, chain, path, &RestoreOptions::default())
-    }
-
-    /// Make a session of the sequence in the file at `path`, which [`Session::save`] or
-    /// [`Context::save`] wrote: [`Context::restore_with`], then [`Session::adopt`].
-    ///
-    /// # Errors
-    /// Those of [`Context::restore_with`] and [`Session::adopt`].
-    pub fn restore_with(
-        mut ctx: Context,
-        chain: &Chain,
-        path: impl AsRef<Path>,
-        options: &RestoreOptions<'_>,
-    ) -> Result<(Self, Restored), Error> {
-        let restored = ctx.restore_with(path, options)?;
-        Ok((Self::adopt(ctx, chain, &restored)?, restored))
-    }
-
-    /// Make a session of all sequences in the file at `path`: [`Session::restore_all_with`].
-    ///
-    /// # Errors
-    /// Those of [`Session::restore_all_with`].
-    pub fn restore_all(
-        ctx: Context,
-        chain: &Chain,
-        path: impl AsRef<Path>,
-    ) -> Result<(Self, Restored), Error> {
-        Self::restore_all_with(ctx, chain, path, &RestoreOptions::default())
-    }
-
-    /// Make a session of all sequences in the file at `path`, which [`Session::save_all`] or
-    /// [`Context::save_all`] wrote. Each branch has the id that it had, and continues as if it had
-    /// never been saved.
-    ///
-    /// # Errors
-    /// Those of [`Context::restore_all_with`] and [`Session::adopt`].
-    pub fn restore_all_with(
-        mut ctx: Context,
-        chain: &Chain,
-        path: impl AsRef<Path>,
-        options: &RestoreOptions<'_>,
-    ) -> Result<(Self, Restored), Error> {
-        let restored = ctx.restore_all_with(path, options)?;
-        Ok((Self::adopt(ctx, chain, &restored)?, restored))
-    }
-
     /// Set the current branch to the longest prefix of `tokens` that the prompt cache `store` has:
-    /// [`Context::recall`]. Evaluate the rest with [`Session::set_tokens`] or [`Session::feed`].
+    /// [`Context::recall`](crate::Context::recall). Evaluate the rest with [`Session::set_tokens`]
+    /// or [`Session::feed`].
     ///
     /// # Errors
     /// [`Error::TooLong`] or [`Error::Token`], before anything is rolled back; those of
-    /// [`Session::rollback`]. Those of [`Context::recall`]; the branch is empty then.
+    /// [`Session::rollback`]. Those of [`Context::recall`](crate::Context::recall); the branch is
+    /// empty then.
     pub fn recall(&mut self, cache: &PromptCache, tokens: &[Token]) -> Result<Recalled, Error> {
         self.check_fit(Pos::ZERO, tokens)?;
         self.rollback(Pos::ZERO)?;
@@ -150,10 +104,10 @@ impl Session {
     }
 
     /// Return an entry for the prompt cache `store` of the tokens of the current branch that it
-    /// lacks: [`Context::remember`].
+    /// lacks: [`Context::remember`](crate::Context::remember).
     ///
     /// # Errors
-    /// Those of [`Context::remember`] and [`Session::evaluate_pending`].
+    /// Those of [`Context::remember`](crate::Context::remember) and [`Session::evaluate_pending`].
     pub fn remember(&mut self, cache: &PromptCache) -> Result<Option<EvaluatedPrefix<'_>>, Error> {
         self.evaluate_pending()?;
         self.ctx.remember(self.current.seq, cache)

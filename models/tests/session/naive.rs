@@ -465,9 +465,9 @@ impl<'a> Pair<'a> {
         let path = folder.path().join("all.bst");
         let here = self.session.current();
         self.session.save_all_with(&path, &SaveOptions::default().sync(false)).unwrap();
-        let ctx = Context::new(self.model, params()).unwrap();
-        let chain = (self.samplers.make)(self.model);
-        self.session = Session::restore_all(ctx, &chain, &path).unwrap().0;
+        let mut ctx = Context::new(self.model, params()).unwrap();
+        let restored = ctx.restore_all(&path).unwrap();
+        self.session = Session::adopt(ctx, &(self.samplers.make)(self.model), &restored).unwrap();
         self.session.switch(here).unwrap();
         self.guess();
         self.naive.values_mut().for_each(|naive| naive.generated = None);

@@ -35,7 +35,8 @@ impl Restoring<'_> {
     /// first one first.
     ///
     /// # Errors
-    /// Those of [`models::Session::restore_with`]; `TypeError` for unknown options.
+    /// Those of [`models::Context::restore_with`] and [`models::Session::adopt`]; `TypeError` for
+    /// unknown options.
     pub fn restore(self, source: Source<'_>) -> PyResult<Vec<Session>> {
         let py = self.model.py();
         let model = &self.model.get().inner;
