@@ -14,8 +14,7 @@ use crate::{
     model::Model,
 };
 use alloc::{vec, vec::Vec};
-use backstitch_core::cell::CellType;
-use backstitch_kv::snapshot::{CellLayer, Group, Sees, Shape, StateLayer};
+use backstitch_kv::snapshot::{Group, Sees, Shape};
 use backstitch_kv::{AttentionSpec, LayerSpec};
 
 /// Architectures whose files were exchanged with llama.cpp; true if their positions have axes
@@ -43,19 +42,22 @@ const KNOWN: &[(&str, bool)] = &[
     ("rwkv7", false),
 ];
 
-/// Return the layout of llama.cpp's files of `model`, with cells of types `k_type` and `v_type`.
+/// Return the layout of llama.cpp's files of `model`, whose memory is of this shape.
 ///
 /// # Errors
 /// [`Error::LlamaState`] for models whose files are not known.
-pub fn layout(model: &Model, k_type: CellType, v_type: CellType) -> Result<Layout, Error> {
+pub fn layout(model: &Model, shape: Shape) -> Result<Layout, Error> {
     let architecture = &model.hparams().architecture;
     let unknown = || Error::LlamaState { architecture: architecture.as_str().into() };
     let known = KNOWN.iter().find(|known| known.0 == architecture);
     let &(_, axes) = known.ok_or_else(unknown)?;
-    let layers = model.graph().layers();
-    let groups = groups(layers, k_type, v_type).ok_or_else(unknown)?;
-    let caches = caches(&groups).ok_or_else(unknown)?;
-    let shape = Shape { groups, recurrent: states(layers) };
+    // Layers that keep no cells of their own were not compared.
+    let is_own =
+        |layer: &LayerSpec| matches!(layer.attention, AttentionSpec::Absent | AttentionSpec::Cached(_));
+    if !model.graph().layers().iter().all(is_own) {
+        return Err(unknown());
+    }
+    let caches = caches(&shape.groups).ok_or_else(unknown)?;
     let recurrent = match shape.recurrent.is_empty() {
         true => None,
         false => Some(Recurrent {
@@ -64,33 +66,6 @@ pub fn layout(model: &Model, k_type: CellType, v_type: CellType) -> Result<Layou
         }),
     };
     Ok(Layout { architecture: architecture.clone(), shape, caches, recurrent, axes })
-}
-
-/// Group the layers with caches by what they see; `None` if a layer has a cache of another kind.
-fn groups(layers: &[LayerSpec], k_type: CellType, v_type: CellType) -> Option<Vec<Group>> {
-    let mut groups: Vec<Group> = Vec::new();
-    for (index, layer) in (0..).zip(layers) {
-        let cached = match &layer.attention {
-            AttentionSpec::Absent => continue,
-            AttentionSpec::Cached(cached) => cached,
-            AttentionSpec::BatchOnly { .. } | AttentionSpec::Cross(_) | AttentionSpec::SharedWith(_) => {
-                return None;
-            }
-        };
-        let size = |n: usize| u32::try_from(n).ok();
-        let layer = CellLayer {
-            layer: index,
-            n_head_kv: size(cached.n_head_kv)?,
-            d_k: size(cached.d_k)?,
-            d_v: size(cached.d_v)?,
-        };
-        let sees = cached.window.map_or(Sees::All, Sees::Window);
-        match groups.iter_mut().find(|group| group.sees == sees) {
-            Some(group) => group.layers.push(layer),
-            None => groups.push(Group { sees, k_type, v_type, layers: vec![layer] }),
-        }
-    }
-    Some(groups)
 }
 
 /// Return the groups in llama.cpp's order. A windowed cache always follows that of the other
@@ -105,11 +80,6 @@ fn caches(groups: &[Group]) -> Option<Vec<Option<usize>>> {
         (Some(_), 2) if all.is_some() => Some(vec![all, windowed]),
         _ => None,
     }
-}
-
-fn states(layers: &[LayerSpec]) -> Vec<StateLayer> {
-    let layers = (0..).zip(layers).filter(|(_, layer)| !layer.recurrent.is_empty());
-    layers.map(|(index, layer)| StateLayer { layer: index, parts: layer.recurrent.clone() }).collect()
 }
 
 /// Return the places of the pieces of each recurrent layer; `None` if an operation's is not known.

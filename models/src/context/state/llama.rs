@@ -69,7 +69,7 @@ impl Context {
     /// # Errors
     /// [`Error::LlamaState`] for models whose files are not known.
     pub fn llama_layout(&self) -> Result<Layout, Error> {
-        llama_files::layout(&self.model, self.params.type_k, self.params.type_v)
+        llama_files::layout(&self.model, self.memory.shape())
     }
 
     /// Read a session file of llama.cpp, in place of all that the context holds; sequences have
