@@ -131,7 +131,7 @@ mod kind;
 mod layer;
 mod memory;
 mod params;
-mod reserve;
+pub mod reserve;
 mod rollback;
 pub mod rollback_cost;
 pub mod snapshot;

@@ -8,12 +8,15 @@ use alloc::vec::Vec;
 
 /// Reserve room in `list` for `len` entries in total.
 pub(crate) fn for_len<T>(list: &mut Vec<T>, len: usize) -> Result<(), Error> {
-    let refused = |_| Error::OutOfMemory { bytes: len as u64 * size_of::<T>() as u64 };
+    let refused = |_| Error::OutOfMemory { bytes: (len as u64).saturating_mul(size_of::<T>() as u64) };
     list.try_reserve_exact(len.saturating_sub(list.len())).map_err(refused)
 }
 
 /// Reserve room in `list` for `n` more entries, with spare room as `Vec` grows.
-pub(crate) fn for_more<T>(list: &mut Vec<T>, n: usize) -> Result<(), Error> {
+///
+/// # Errors
+/// [`Error::OutOfMemory`] if the allocator refuses.
+pub fn for_more<T>(list: &mut Vec<T>, n: usize) -> Result<(), Error> {
     let refused = |_| Error::OutOfMemory { bytes: (n as u64).saturating_mul(size_of::<T>() as u64) };
     list.try_reserve(n).map_err(refused)
 }
@@ -26,7 +29,10 @@ pub(crate) fn with_room<T>(len: usize) -> Result<Vec<T>, Error> {
 }
 
 /// Return a list of `len` copies of `value`.
-pub(crate) fn filled<T: Clone>(len: usize, value: T) -> Result<Vec<T>, Error> {
+///
+/// # Errors
+/// [`Error::OutOfMemory`] if the allocator refuses.
+pub fn filled<T: Clone>(len: usize, value: T) -> Result<Vec<T>, Error> {
     let mut list = with_room(len)?;
     list.resize(len, value);
     Ok(list)

@@ -32,7 +32,6 @@ mod layout;
 mod moves;
 mod of_model;
 mod read;
-mod reserve;
 mod source;
 mod states;
 #[cfg(test)]

@@ -4,13 +4,12 @@
 use super::cells::Cache;
 use super::states::States;
 use super::{Error, Form, Layout, Section};
-use crate::llama_files::reserve;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, BlockEntry, SPAN_CELLS};
-use backstitch_kv::Pos;
 use backstitch_kv::snapshot::{Block, Cells, Sees, Sequence, Snapshot, State};
+use backstitch_kv::{Pos, reserve};
 
 /// The cells of a block, by their number in the cache; [`NO_CELL`] where there is none.
 pub(super) type Members = [u32; BLOCK_CELLS];

@@ -18,11 +18,10 @@
 use super::layout::{Layout, type_number, type_of};
 use super::read::Reader;
 use super::{Error, Form, MAX_SEQUENCES, Section, Wanted};
-use crate::llama_files::reserve;
 use alloc::vec::Vec;
 use backstitch_core::cell::CellType;
-use backstitch_kv::Pos;
 use backstitch_kv::snapshot::Group;
+use backstitch_kv::{Pos, reserve};
 use core::ops::Range;
 
 /// A cell of a file.

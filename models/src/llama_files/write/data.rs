@@ -5,9 +5,9 @@ use super::entries::{Entry, Place};
 use crate::llama_files::Error;
 use crate::llama_files::layout::type_number;
 use crate::llama_files::moves::Rows;
-use crate::llama_files::reserve;
 use alloc::collections::{BTreeMap, btree_map};
 use alloc::vec::Vec;
+use backstitch_kv::reserve;
 use backstitch_kv::snapshot::Group;
 
 /// Blocks of a group by number, layer by layer.
