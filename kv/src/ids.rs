@@ -4,13 +4,15 @@
 //! mixing them up. Arithmetic on positions saturates or is checked, because positions come from
 //! files and callers.
 
+use bytemuck::{Pod, Zeroable};
 use core::fmt;
 use core::ops::{Add, Sub};
 
 /// Index of a token in the vocabulary.
 ///
 /// The crate never interprets a token; it copies the id from the batch to the ubatch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Pod, Zeroable)]
+#[repr(transparent)]
 pub struct Token(pub u32);
 
 /// Position of a token in its sequence, counted from 0.
@@ -26,7 +28,8 @@ pub struct Token(pub u32);
 /// assert_eq!(Pos(5) - Pos(7), -2);
 /// assert_eq!(Pos(5).checked_sub(8), None);
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Pod, Zeroable)]
+#[repr(transparent)]
 pub struct Pos(pub i32);
 
 impl Pos {

@@ -143,6 +143,7 @@ mod pack;
 mod params;
 mod runner;
 pub mod sampler;
+mod saved_reader;
 pub mod session;
 mod setters;
 pub mod speculative;

@@ -3,6 +3,7 @@
 use super::mt19937::OwnNumbers;
 use super::{Candidates, Generator, History, Sampler};
 use crate::error::Error;
+use crate::saved_reader::SavedReader;
 use alloc::vec::Vec;
 use backstitch_kv::Token;
 
@@ -108,13 +109,9 @@ impl Sampler for AdaptiveP {
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let (words, rest) = bytes.as_chunks::<4>();
-        let (&[sum, weight, used], []) = (words, rest) else {
-            let found = bytes.len() as u64;
-            return Err(Error::SavedLength { what: "the state of adaptive-p", found, wanted: 12 });
-        };
-        (self.weighted_sum, self.total_weight) = (f32::from_le_bytes(sum), f32::from_le_bytes(weight));
-        self.own.iter_mut().for_each(|own| own.used = u32::from_le_bytes(used));
+        let [sum, weight, used] = SavedReader::exactly("the state of adaptive-p", bytes)?;
+        (self.weighted_sum, self.total_weight) = (f32::from_bits(sum), f32::from_bits(weight));
+        self.own.iter_mut().for_each(|own| own.used = used);
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ pub use breakers::DryBreakers;
 
 use super::{Candidates, History, Sampler};
 use crate::error::Error;
+use crate::saved_reader::SavedReader;
 use alloc::vec::Vec;
 use backstitch_kv::Token;
 
@@ -204,19 +205,16 @@ impl Sampler for Dry {
     fn save(&self, bytes: &mut Vec<u8>) {
         let recent = self.recent();
         bytes.extend((recent.len() as u32).to_le_bytes());
-        bytes.extend(recent.iter().flat_map(|token| token.0.to_le_bytes()));
+        bytes.extend(bytemuck::must_cast_slice::<_, u8>(recent));
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let (words, rest) = bytes.as_chunks::<4>();
-        let mut words = words.iter().map(|word| u32::from_le_bytes(*word));
-        let wanted = words.next().map_or(4, |n| 4 + 4 * u64::from(n));
-        let found = bytes.len() as u64;
-        if found != wanted || !rest.is_empty() {
-            return Err(Error::SavedLength { what: "the window of DRY", found, wanted });
-        }
+        let mut from = SavedReader::new("the window of DRY", bytes);
+        let [n] = from.array::<u32, 1>()?;
+        let tokens = from.list(n.into())?;
+        from.end()?;
         self.window.clear();
-        words.for_each(|word| self.accept(Token(word)));
+        tokens.into_iter().for_each(|token| self.accept(token));
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use super::mt19937::OwnNumbers;
 use super::{Candidates, Generator, History, Sampler};
 use crate::error::Error;
+use crate::saved_reader::SavedReader;
 use alloc::vec::Vec;
 use backstitch_kv::Token;
 
@@ -132,12 +133,9 @@ impl Sampler for Mirostat {
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let &[a, b, c, d, e, f, g, h] = bytes else {
-            let found = bytes.len() as u64;
-            return Err(Error::SavedLength { what: "the state of mirostat", found, wanted: 8 });
-        };
-        self.mu = f32::from_le_bytes([a, b, c, d]);
-        self.own.iter_mut().for_each(|own| own.used = u32::from_le_bytes([e, f, g, h]));
+        let [mu, used] = SavedReader::exactly("the state of mirostat", bytes)?;
+        self.mu = f32::from_bits(mu);
+        self.own.iter_mut().for_each(|own| own.used = used);
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Trail;
 use crate::error::Error;
+use crate::saved_reader::SavedReader;
 use alloc::vec::Vec;
 use backstitch_kv::Token;
 
@@ -61,9 +62,6 @@ pub struct SamplerState {
 const PLAIN: u32 = 1;
 /// The version of the layout with states of samplers behind the tokens.
 const WITH_SAMPLERS: u32 = 2;
-/// The length of the header: version and number of tokens, u32 each, seed and random numbers, u64
-/// each.
-const HEAD: usize = 24;
 
 impl State {
     /// Encode the state as bytes, little-endian: version (u32), number of tokens (u32), `seed`,
@@ -74,21 +72,14 @@ impl State {
     pub fn encode(&self) -> Vec<u8> {
         // The history is as long as the settings say, far below 2^32.
         debug_assert!(u32::try_from(self.tokens.len()).is_ok(), "a history of 2^32 tokens");
-        let n = u32::try_from(self.tokens.len()).unwrap_or(u32::MAX);
-        let mut bytes = Vec::with_capacity(HEAD + 4 * self.tokens.len());
         let version = if self.samplers.is_empty() { PLAIN } else { WITH_SAMPLERS };
-        bytes.extend(version.to_le_bytes());
-        bytes.extend(n.to_le_bytes());
-        bytes.extend(self.seed.to_le_bytes());
-        bytes.extend(self.rng.to_le_bytes());
-        let newest = self.tokens.len() - n as usize;
-        self.tokens.iter().skip(newest).for_each(|token| bytes.extend(token.0.to_le_bytes()));
-        for SamplerState { index, bytes: of_sampler } in &self.samplers {
-            debug_assert!(u32::try_from(of_sampler.len()).is_ok(), "a sampler state of 4 GiB");
-            let len = u32::try_from(of_sampler.len()).unwrap_or(u32::MAX);
-            bytes.extend(index.to_le_bytes());
-            bytes.extend(len.to_le_bytes());
-            bytes.extend(of_sampler.iter().take(len as usize));
+        let mut bytes = bytemuck::bytes_of(&[version, self.tokens.len() as u32]).to_vec();
+        bytes.extend(bytemuck::bytes_of(&[self.seed, self.rng]));
+        bytes.extend(bytemuck::must_cast_slice::<_, u8>(&self.tokens));
+        for SamplerState { index, bytes: own } in &self.samplers {
+            debug_assert!(u32::try_from(own.len()).is_ok(), "a sampler state of 4 GiB");
+            bytes.extend(bytemuck::bytes_of(&[*index, own.len() as u32]));
+            bytes.extend(own);
         }
         bytes
     }
@@ -97,38 +88,19 @@ impl State {
     ///
     /// # Errors
     /// [`Error::SavedLength`] if they are too few or too many; [`Error::SavedValue`] if their
-    /// version is unknown.
+    /// version is unknown; [`Error::OutOfMemory`].
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        let what = "the sampler's state";
-        let length = |wanted: u64| Error::SavedLength { what, found: bytes.len() as u64, wanted };
-        let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() else {
-            return Err(length(HEAD as u64));
-        };
-        let [version, n, seed, seed_high, rng, rng_high] = words(head);
+        let mut from = SavedReader::new("the sampler's state", bytes);
+        let [version, n] = from.array::<u32, 2>()?;
+        let [seed, rng] = from.array()?;
         if version != PLAIN && version != WITH_SAMPLERS {
-            return Err(Error::SavedValue {
-                what,
-                offset: 0,
-                found: version.into(),
-                wanted: "version 1 or 2",
-            });
+            return Err(from.wrong(0, version, "version 1 or 2"));
         }
-        let wanted = 4 * u64::from(n);
-        let split = usize::try_from(wanted).ok().and_then(|n| rest.split_at_checked(n));
-        let (rest, samplers) = split.ok_or(length(HEAD as u64 + wanted))?;
-        if version == PLAIN && !samplers.is_empty() {
-            return Err(length(HEAD as u64 + wanted));
-        }
-        let samplers = decode_samplers(samplers)?;
-        let long = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-        let tokens = rest.as_chunks().0.iter().map(|token| Token(u32::from_le_bytes(*token))).collect();
-        Ok(State {
-            seed: long(seed, seed_high),
-            rng: long(rng, rng_high),
-            tokens,
-            samplers,
-            trail: Trail::default(),
-        })
+        let tokens = from.list(n.into())?;
+        let n_left = if version == WITH_SAMPLERS { from.left() } else { 0 };
+        let samplers = decode_samplers(from.take(n_left)?)?;
+        from.end()?;
+        Ok(State { seed, rng, tokens, samplers, trail: Trail::default() })
     }
 }
 
@@ -137,17 +109,11 @@ impl State {
 const MAX_SAMPLERS: u32 = 1 << 12;
 
 /// Decode states of samplers until the bytes end. Their indices ascend.
-pub(super) fn decode_samplers(mut bytes: &[u8]) -> Result<Vec<SamplerState>, Error> {
+pub(super) fn decode_samplers(bytes: &[u8]) -> Result<Vec<SamplerState>, Error> {
+    let mut from = SavedReader::new("the state of a sampler", bytes);
     let mut samplers: Vec<SamplerState> = Vec::new();
-    while !bytes.is_empty() {
-        let short = |found: usize, wanted: u64| Error::SavedLength {
-            what: "the state of a sampler",
-            found: found as u64,
-            wanted,
-        };
-        let (head, rest) = bytes.split_first_chunk::<8>().ok_or(short(bytes.len(), 8))?;
-        let [a, b, c, d, e, f, g, h] = *head;
-        let (index, len) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
+    while from.left() > 0 {
+        let [index, len] = from.array::<u32, 2>()?;
         if index >= MAX_SAMPLERS || samplers.last().is_some_and(|last| last.index >= index) {
             return Err(Error::SavedValue {
                 what: "the index of a sampler in its chain",
@@ -156,18 +122,9 @@ pub(super) fn decode_samplers(mut bytes: &[u8]) -> Result<Vec<SamplerState>, Err
                 wanted: "numbers that ascend and are below 4096",
             });
         }
-        let (own, rest) = rest.split_at_checked(len as usize).ok_or(short(rest.len(), len.into()))?;
-        samplers.push(SamplerState { index, bytes: own.to_vec() });
-        bytes = rest;
+        samplers.push(SamplerState { index, bytes: from.list(len.into())? });
     }
     Ok(samplers)
-}
-
-/// Return the numbers of a header, each u64 as its two halves, the low one first.
-fn words(head: &[u8; HEAD]) -> [u32; HEAD / 4] {
-    let mut words = [0; HEAD / 4];
-    words.iter_mut().zip(head.as_chunks().0).for_each(|(word, bytes)| *word = u32::from_le_bytes(*bytes));
-    words
 }
 
 #[cfg(test)]
@@ -202,7 +159,7 @@ mod tests {
     #[test]
     fn fields_lie_where_the_document_says() {
         let (fields, len) = documented();
-        assert_eq!(len, HEAD);
+        assert_eq!(len, State::default().encode().len());
         let bytes = State {
             seed: 0x1_0000_0005,
             rng: 0x2_0000_0006,

@@ -9,38 +9,63 @@
 
 use super::rng::STEP;
 use crate::error::Error;
+use crate::saved_reader::SavedReader;
 use alloc::vec::Vec;
 use backstitch_kv::Pos;
+use bytemuck::{Pod, Zeroable};
 
-/// Consecutive positions at each of which one random number was drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Consecutive positions at each of which one random number was drawn, as they are saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
 struct Draws {
     start: Pos,
-    /// The number of draws, at `start` and the positions after it.
+    /// The number of draws, at `start` and the positions after it, and [`IS_RESTART`].
     len: u32,
     seed: u64,
     /// The state of the random numbers before the first draw.
     rng: u64,
-    /// True if the random numbers were set at `start`. Otherwise they continue those of the draws
-    /// before.
-    is_restart: bool,
 }
 
+/// The bit in the length of draws that says that the random numbers were set at their start.
+/// Without it they continue those of the draws before.
+const IS_RESTART: u32 = 1 << 31;
+
 impl Draws {
+    /// Return the number of draws.
+    fn n(&self) -> u32 {
+        self.len & !IS_RESTART
+    }
+
+    fn is_restart(&self) -> bool {
+        self.len & IS_RESTART != 0
+    }
+
     /// Return the state of the random numbers when the sequence reached `pos`, which is not before
     /// the start.
     fn rng_at(&self, pos: Pos) -> u64 {
-        let n_drawn = u64::from(pos.0.abs_diff(self.start.0).min(self.len));
+        let n_drawn = u64::from(pos.0.abs_diff(self.start.0).min(self.n()));
         self.rng.wrapping_add(n_drawn.wrapping_mul(STEP))
+    }
+
+    /// Return true if a sequence at `pos` has these draws: a draw at `pos` itself comes later, but
+    /// random numbers were set there before.
+    fn is_before(&self, pos: Pos) -> bool {
+        self.start < pos || self.start == pos && self.is_restart()
     }
 }
 
-/// The states of a chain's samplers at one position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The states of a chain's samplers at one position, as they are saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
 struct Checkpoint {
     pos: Pos,
-    /// The end of its bytes; they begin where those of the checkpoint before end.
-    end: usize,
+    /// The number of its bytes, which follow those of the checkpoint before.
+    len: u32,
+}
+
+/// Return the number of bytes of these checkpoints.
+fn n_bytes(checkpoints: &[Checkpoint]) -> u64 {
+    checkpoints.iter().map(|checkpoint| u64::from(checkpoint.len)).sum()
 }
 
 /// A record of the states that a chain had at the positions of a sequence, so that a rollback can
@@ -76,8 +101,6 @@ pub(crate) struct PastState<'a> {
 
 /// The version of the layout of [`Trail::encode`].
 const VERSION: u32 = 1;
-/// The bit in the encoded length of draws that says that their random numbers were set there.
-const IS_RESTART: u32 = 1 << 31;
 const WHAT: &str = "the record of a sampler's earlier states";
 
 impl Trail {
@@ -93,8 +116,13 @@ impl Trail {
 
     /// Remove the states of samplers; the random numbers stay.
     pub(crate) fn clear_samplers(&mut self) {
-        self.checkpoints.clear();
-        self.bytes.clear();
+        self.keep_checkpoints(0);
+    }
+
+    /// Remove all checkpoints but the first `n`.
+    fn keep_checkpoints(&mut self, n: usize) {
+        self.checkpoints.truncate(n);
+        self.bytes.truncate(n_bytes(&self.checkpoints) as usize);
     }
 
     /// Record that the chain was set anew at `pos`, the end of the sequence: to `rng` among the
@@ -102,9 +130,8 @@ impl Trail {
     /// of the chain whenever the sequence comes back to `pos`.
     pub(crate) fn restart(&mut self, pos: Pos, seed: u64, rng: u64, save: impl FnOnce(&mut Vec<u8>)) {
         self.draws.truncate(self.draws.partition_point(|draws| draws.start < pos));
-        self.draws.push(Draws { start: pos, len: 0, seed, rng, is_restart: true });
-        self.checkpoints.truncate(self.checkpoints.partition_point(|checkpoint| checkpoint.pos < pos));
-        self.bytes.truncate(self.checkpoints.last().map_or(0, |checkpoint| checkpoint.end));
+        self.draws.push(Draws { start: pos, len: IS_RESTART, seed, rng });
+        self.keep_checkpoints(self.checkpoints.partition_point(|checkpoint| checkpoint.pos < pos));
         self.checkpoint(pos, save);
     }
 
@@ -112,12 +139,12 @@ impl Trail {
     pub(crate) fn draw(&mut self, pos: Pos, seed: u64, rng: u64) {
         match self.draws.last_mut() {
             Some(last)
-                if pos.0.checked_sub(last.start.0) == i32::try_from(last.len).ok()
+                if pos.0.checked_sub(last.start.0) == i32::try_from(last.n()).ok()
                     && (last.rng_at(pos), last.seed) == (rng, seed) =>
             {
                 last.len += 1;
             }
-            _ => self.draws.push(Draws { start: pos, len: 1, seed, rng, is_restart: false }),
+            _ => self.draws.push(Draws { start: pos, len: 1, seed, rng }),
         }
     }
 
@@ -127,39 +154,31 @@ impl Trail {
     /// comes back to it, and the one from which later tokens continue.
     pub(crate) fn checkpoint(&mut self, pos: Pos, save: impl FnOnce(&mut Vec<u8>)) {
         let n_here = self.checkpoints.iter().rev().take_while(|checkpoint| checkpoint.pos == pos).count();
-        if n_here > 1 {
-            self.checkpoints.pop();
-        }
-        let start = self.checkpoints.last().map_or(0, |checkpoint| checkpoint.end);
+        let last = self.checkpoints.pop_if(|_| n_here > 1).map_or(0, |last| last.len as usize);
+        let start = self.bytes.len().saturating_sub(last);
         self.bytes.truncate(start);
         save(&mut self.bytes);
         if self.bytes.len() > start {
-            self.checkpoints.push(Checkpoint { pos, end: self.bytes.len() });
+            self.checkpoints.push(Checkpoint { pos, len: (self.bytes.len() - start) as u32 });
         }
     }
 
     /// Remove the records behind `pos`.
     pub(crate) fn truncate(&mut self, pos: Pos) {
-        // A draw at `pos` itself is taken back too, but not random numbers that were set there.
-        let stays = |draws: &Draws| draws.start < pos || draws.start == pos && draws.is_restart;
-        self.draws.truncate(self.draws.partition_point(stays));
+        self.draws.truncate(self.draws.partition_point(|draws| draws.is_before(pos)));
         if let Some(last) = self.draws.last_mut() {
-            last.len = last.len.min(pos.0.abs_diff(last.start.0));
+            last.len = last.len & IS_RESTART | last.n().min(pos.0.abs_diff(last.start.0));
         }
-        self.checkpoints.truncate(self.n_checkpoints(pos));
-        self.bytes.truncate(self.checkpoints.last().map_or(0, |checkpoint| checkpoint.end));
+        self.keep_checkpoints(self.n_checkpoints(pos));
     }
 
     /// Return the state of the chain when the sequence reached `pos`; `None` if that was before the
     /// record begins.
     pub(crate) fn at(&self, pos: Pos) -> Option<PastState<'_>> {
-        let is_before = |draws: &&Draws| draws.start < pos || draws.start == pos && draws.is_restart;
-        let draws = self.draws.iter().rev().find(is_before)?;
-        let n_checkpoints = self.n_checkpoints(pos);
-        let end = |i: usize| self.checkpoints.get(i).map_or(0, |checkpoint| checkpoint.end);
-        let samplers = n_checkpoints.checked_sub(1).and_then(|i| {
-            let start = i.checked_sub(1).map_or(0, end);
-            Some((self.checkpoints.get(i)?.pos, self.bytes.get(start..end(i))?))
+        let draws = self.draws.iter().rev().find(|draws| draws.is_before(pos))?;
+        let samplers = self.checkpoints[..self.n_checkpoints(pos)].split_last().and_then(|(last, before)| {
+            let bytes = self.bytes.get(n_bytes(before) as usize..)?;
+            Some((last.pos, bytes.get(..last.len as usize)?))
         });
         Some(PastState { seed: draws.seed, rng: draws.rng_at(pos), samplers })
     }
@@ -176,98 +195,40 @@ impl Trail {
     /// each); for each checkpoint its position and number of bytes (u32 each); the bytes of all
     /// checkpoints.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for word in [VERSION, self.draws.len() as u32, self.checkpoints.len() as u32] {
-            bytes.extend(word.to_le_bytes());
-        }
-        for draws in &self.draws {
-            let len = draws.len & !IS_RESTART | if draws.is_restart { IS_RESTART } else { 0 };
-            bytes.extend([draws.start.0 as u32, len].map(u32::to_le_bytes).as_flattened());
-            bytes.extend([draws.seed, draws.rng].map(u64::to_le_bytes).as_flattened());
-        }
-        let mut start = 0;
-        for checkpoint in &self.checkpoints {
-            let len = (checkpoint.end - start) as u32;
-            bytes.extend([checkpoint.pos.0 as u32, len].map(u32::to_le_bytes).as_flattened());
-            start = checkpoint.end;
-        }
-        bytes.extend(&self.bytes);
-        bytes
+        let head = [VERSION, self.draws.len() as u32, self.checkpoints.len() as u32];
+        let parts: [&[u8]; 4] = [
+            bytemuck::bytes_of(&head),
+            bytemuck::must_cast_slice(&self.draws),
+            bytemuck::must_cast_slice(&self.checkpoints),
+            &self.bytes,
+        ];
+        parts.concat()
     }
 
     /// Decode the bytes that [`Trail::encode`] wrote.
     ///
     /// # Errors
     /// [`Error::SavedLength`] if they are too few or too many; [`Error::SavedValue`] if their
-    /// version is unknown or positions do not ascend.
+    /// version is unknown or positions do not ascend; [`Error::OutOfMemory`].
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        let length = |wanted: u64| Error::SavedLength { what: WHAT, found: bytes.len() as u64, wanted };
-        let (head, rest) = bytes.split_first_chunk::<12>().ok_or(length(12))?;
-        let words: [[u8; 4]; 3] = bytemuck::must_cast(*head);
-        let [version, n_draws, n_checkpoints] = words.map(u32::from_le_bytes);
+        let mut from = SavedReader::new(WHAT, bytes);
+        let [version, n_draws, n_checkpoints] = from.array::<u32, 3>()?;
         if version != VERSION {
-            return Err(Error::SavedValue {
-                what: WHAT,
-                offset: 0,
-                found: version.into(),
-                wanted: "version 1",
-            });
+            return Err(from.wrong(0, version, "version 1"));
         }
-        let n_head = 12 + 24 * u64::from(n_draws) + 8 * u64::from(n_checkpoints);
-        let n_rest = usize::try_from(n_head - 12).ok();
-        let (lists, states) = n_rest.and_then(|n| rest.split_at_checked(n)).ok_or(length(n_head))?;
-        let (draws, checkpoints) = lists.split_at_checked(24 * n_draws as usize).ok_or(length(n_head))?;
-        let trail = Trail {
-            draws: draws.as_chunks::<24>().0.iter().map(decode_draws).collect(),
-            checkpoints: decode_checkpoints(checkpoints),
-            bytes: states.to_vec(),
-        };
-        let n_states = trail.checkpoints.last().map_or(0, |checkpoint| checkpoint.end);
-        if n_states != states.len() {
-            return Err(length(n_head.saturating_add(n_states as u64)));
-        }
-        trail.check().map(|()| trail)
-    }
-
-    /// Check that positions ascend from 0.
-    ///
-    /// # Errors
-    /// [`Error::SavedValue`] if they do not.
-    fn check(&self) -> Result<(), Error> {
-        let ascend = self.draws.is_sorted_by_key(|draws| draws.start)
-            && self.checkpoints.is_sorted_by_key(|checkpoint| checkpoint.pos);
-        let starts = self
-            .draws
-            .iter()
-            .map(|draws| draws.start)
-            .chain(self.checkpoints.iter().map(|checkpoint| checkpoint.pos));
+        let draws: Vec<Draws> = from.list(n_draws.into())?;
+        let checkpoints: Vec<Checkpoint> = from.list(n_checkpoints.into())?;
+        let bytes = from.list(n_bytes(&checkpoints))?;
+        from.end()?;
+        let ascend = draws.is_sorted_by_key(|draws| draws.start)
+            && checkpoints.is_sorted_by_key(|checkpoint| checkpoint.pos);
+        let starts = draws.iter().map(|draws| draws.start);
+        let starts = starts.chain(checkpoints.iter().map(|checkpoint| checkpoint.pos));
         match starts.min().unwrap_or(Pos::ZERO) {
-            first if ascend && first >= Pos::ZERO => Ok(()),
-            first => {
-                let (found, wanted) = (first.0 as u32, "positions that ascend from 0");
-                Err(Error::SavedValue { what: WHAT, offset: 12, found: found.into(), wanted })
-            }
+            first if ascend && first >= Pos::ZERO => Ok(Trail { draws, checkpoints, bytes }),
+            first => Err(from.wrong(12, first.0 as u32, "positions that ascend from 0")),
         }
     }
-}
-
-fn decode_draws(bytes: &[u8; 24]) -> Draws {
-    let words: [[u8; 4]; 6] = bytemuck::must_cast(*bytes);
-    let [start, len, seed, seed_high, rng, rng_high] = words.map(u32::from_le_bytes);
-    let long = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-    let (seed, rng) = (long(seed, seed_high), long(rng, rng_high));
-    Draws { start: Pos(start as i32), len: len & !IS_RESTART, seed, rng, is_restart: len & IS_RESTART != 0 }
-}
-
-fn decode_checkpoints(bytes: &[u8]) -> Vec<Checkpoint> {
-    let mut end = 0usize;
-    let checkpoints = bytes.as_chunks::<8>().0.iter().map(|bytes| {
-        let words: [[u8; 4]; 2] = bytemuck::must_cast(*bytes);
-        let [pos, len] = words.map(u32::from_le_bytes);
-        end = end.saturating_add(len as usize);
-        Checkpoint { pos: Pos(pos as i32), end }
-    });
-    checkpoints.collect()
 }
 
 #[cfg(test)]
@@ -356,6 +317,9 @@ mod tests {
         let mut trail = trail();
         trail.checkpoint(Pos(5), |bytes| bytes.extend(b"ab"));
         let bytes = trail.encode();
+        let head = [1, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 128, 7, 0, 0, 0];
+        assert_eq!(bytes[..24], head);
+        assert_eq!(bytes[bytes.len() - 10..], [5, 0, 0, 0, 2, 0, 0, 0, b'a', b'b']);
         assert_eq!(Trail::decode(&bytes).unwrap(), trail);
         assert_eq!(Trail::decode(&Trail::default().encode()).unwrap(), Trail::default());
         for n in 0..bytes.len() {

@@ -3,6 +3,7 @@
 use super::mt19937::OwnNumbers;
 use super::{Candidates, History, Sampler};
 use crate::error::Error;
+use crate::saved_reader::SavedReader;
 use alloc::vec::Vec;
 
 /// With `probability`, drop all candidates that have at least the probability `threshold`, except
@@ -91,9 +92,7 @@ impl Sampler for LlamaXtc {
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let found = bytes.len() as u64;
-        let short = Error::SavedLength { what: "the random numbers of XTC", found, wanted: 4 };
-        self.own.used = u32::from_le_bytes(bytes.try_into().map_err(|_| short)?);
+        [self.own.used] = SavedReader::exactly("the random numbers of XTC", bytes)?;
         Ok(())
     }
 }
