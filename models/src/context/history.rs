@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::runner::outputs::Logits;
+use crate::saved_reader::SavedReader;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use backstitch_kv::{Pos, Token};
@@ -66,13 +67,11 @@ impl History {
     /// Return the history as bytes, little-endian: flags (u32; bit 0: edited, bit 1: foreign),
     /// `start` (i32), and the tokens (u32 each).
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEAD + 4 * self.tokens.len());
         let edited = if self.edited { EDITED } else { 0 };
         let flags = edited | if self.foreign { FOREIGN } else { 0 };
-        bytes.extend(flags.to_le_bytes());
-        bytes.extend(self.start.0.to_le_bytes());
-        self.tokens.iter().for_each(|token| bytes.extend(token.0.to_le_bytes()));
-        bytes
+        let head = [flags, self.start.0.cast_unsigned()];
+        let parts: [&[u8]; 2] = [bytemuck::bytes_of(&head), bytemuck::must_cast_slice(&self.tokens)];
+        parts.concat()
     }
 
     /// Return the history of a saved sequence with space for at least `n_ctx` tokens.
@@ -223,26 +222,20 @@ impl SavedTokens {
     /// # Errors
     /// - [`Error::SavedLength`] if the bytes do not end with a whole token.
     /// - [`Error::SavedValue`] if a flag is unknown or the positions exceed an `i32`.
+    /// - [`Error::OutOfMemory`] if the allocator refuses.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Error> {
-        let nonsense = |offset, found: u32, wanted| {
-            Err(Error::SavedValue { what: WHAT, offset, found: found.into(), wanted })
-        };
-        let (words, rest) = bytes.as_chunks::<4>();
-        let ([flags, start, tokens @ ..], []) = (words, rest) else {
-            let wanted = (4 * words.len()).max(HEAD) as u64;
-            return Err(Error::SavedLength { what: WHAT, found: bytes.len() as u64, wanted });
-        };
-        let [flags, start] = [flags, start].map(|word| u32::from_le_bytes(*word));
+        let mut from = SavedReader::new(WHAT, bytes);
+        let [flags, start] = from.array::<u32, 2>()?;
+        let tokens: Vec<Token> = from.rest()?;
         if flags & !(EDITED | FOREIGN) != 0 {
-            return nonsense(0, flags, "flags in bits 0 and 1 alone");
+            return Err(from.wrong(0, flags, "flags in bits 0 and 1 alone"));
         }
         let n = u32::try_from(tokens.len()).unwrap_or(u32::MAX);
         if i32::try_from(start.saturating_add(n)).is_err() {
-            return nonsense(4, start, "a position of a sequence of so many tokens");
+            return Err(from.wrong(4, start, "a position of a sequence of so many tokens"));
         }
-        let tokens = tokens.iter().map(|token| Token(u32::from_le_bytes(*token))).collect();
         let (edited, foreign) = (flags & EDITED != 0, flags & FOREIGN != 0);
-        Ok(Self { edited, foreign, start: Pos(start as i32), tokens })
+        Ok(Self { edited, foreign, start: Pos(start as i32), tokens: tokens.into() })
     }
 }
 

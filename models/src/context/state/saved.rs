@@ -8,6 +8,7 @@ use super::sections::{
 use crate::context::history::SavedTokens;
 use crate::error::Error;
 use crate::sampler;
+use crate::saved_reader::SavedReader;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -103,15 +104,14 @@ impl SavedAdapters {
     /// # Errors
     /// [`Error::SavedLength`] if they are too few, [`Error::SavedValue`] if the text is no UTF-8.
     fn parse(bytes: &[u8]) -> Result<Self, Error> {
-        let what = "the adapters of a sequence";
-        let (found, wanted) = (bytes.len() as u64, 32);
-        let (id, text) = bytes.split_first_chunk().ok_or(Error::SavedLength { what, found, wanted })?;
+        let mut from = SavedReader::new("the adapters of a sequence", bytes);
+        let id = from.array()?;
+        let text = from.take(from.left())?;
         let text = core::str::from_utf8(text).map_err(|error| {
             let at = error.valid_up_to();
-            let (offset, found) = (32 + at as u64, text.get(at).copied().unwrap_or_default().into());
-            Error::SavedValue { what, offset, found, wanted: "valid UTF-8" }
+            from.wrong(32 + at as u64, text.get(at).copied().unwrap_or_default(), "valid UTF-8")
         })?;
-        Ok(SavedAdapters { id: Fingerprint(*id), description: text.into() })
+        Ok(SavedAdapters { id: Fingerprint(id), description: text.into() })
     }
 }
 
@@ -159,17 +159,12 @@ fn find<'a>(container: &'a Container<'_>, tag: Tag, index: u64) -> Option<&'a Se
 
 /// Read which sequences there are.
 fn parse_ids(container: &Container<'_>, snapshot: &Snapshot) -> Result<Vec<u32>, Error> {
-    let what = "the list of sequences";
     let bytes = container.read_at_most(container.require(SEQUENCES, 0)?, 4 * MAX_SEQUENCES)?;
-    let (ids, rest) = bytes.as_chunks::<4>();
-    let (found, wanted) = (bytes.len() as u64, 4 * snapshot.sequences.len() as u64);
-    if !rest.is_empty() || found != wanted {
-        return Err(Error::SavedLength { what, found, wanted });
-    }
-    let ids: Vec<u32> = ids.iter().map(|id| u32::from_le_bytes(*id)).collect();
+    let mut from = SavedReader::new("the list of sequences", &bytes);
+    let ids: Vec<u32> = from.list(snapshot.sequences.len() as u64)?;
+    from.end()?;
     if let Some(i) = (1..ids.len()).find(|&i| ids[i] <= ids[i - 1]) {
-        let (offset, found) = (4 * i as u64, ids[i].into());
-        return Err(Error::SavedValue { what, offset, found, wanted: "a larger id than the one before" });
+        return Err(from.wrong(4 * i as u64, ids[i], "a larger id than the one before"));
     }
     Ok(ids)
 }
@@ -231,7 +226,7 @@ impl Known {
         let SavedTokens { edited, foreign, start, tokens } =
             lists.read(section, MAX_TOKENS, tokens, SavedTokens::parse)?;
         let section = find(container, LOGITS, index);
-        let logits = section.map(|section| lists.read(section, MAX_TOKENS, logits, numbers)).transpose()?;
+        let logits = section.map(|section| lists.read(section, MAX_TOKENS, logits, logits_of)).transpose()?;
         let section = find(container, SAMPLER, index);
         let trail = section.and_then(|_| find(container, TRAIL, index));
         let decode = |bytes: &[u8]| sampler::State::decode(bytes).map(Arc::new);
@@ -252,18 +247,9 @@ impl Known {
     }
 }
 
-/// Read a list of numbers.
-fn numbers(bytes: &[u8]) -> Result<Arc<Vec<f32>>, Error> {
-    let (numbers, rest) = bytes.as_chunks::<4>();
-    if !rest.is_empty() {
-        let (what, found) = ("the list of logits", bytes.len() as u64);
-        return Err(Error::SavedLength { what, found, wanted: 4 * numbers.len() as u64 });
-    }
-    let mut all = Vec::new();
-    let refused = Error::OutOfMemory { what: "logits", n_bytes: bytes.len() as u64 };
-    all.try_reserve_exact(numbers.len()).map_err(|_| refused)?;
-    all.extend(numbers.iter().map(|x| f32::from_le_bytes(*x)));
-    Ok(Arc::new(all))
+/// Read a list of logits.
+fn logits_of(bytes: &[u8]) -> Result<Arc<Vec<f32>>, Error> {
+    SavedReader::new("the list of logits", bytes).rest().map(Arc::new)
 }
 
 /// Return the error for tokens that do not fit the memory's part.

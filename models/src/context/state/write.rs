@@ -20,7 +20,7 @@ use backstitch_kv::{Export, SeqId};
 
 /// Content of a state, ready to be written; more than once, if that is what a file takes.
 pub(super) struct Content<'a> {
-    ids: Vec<[u8; 4]>,
+    ids: Vec<u32>,
     sequences: Vec<SequenceContent<'a>>,
     metadata: &'a [u8],
     #[cfg(feature = "zstd")]
@@ -41,15 +41,14 @@ struct SequenceContent<'a> {
 impl Content<'_> {
     /// Write the sections. A container that is continued keeps those that it has already.
     pub(super) fn write(&self, writer: &mut Writer<'_>, pool: &dyn Pool) -> Result<(), storage::Error> {
-        writer.section(SEQUENCES, VERSION, true, 0, &[self.ids.as_flattened()])?;
+        writer.section(SEQUENCES, VERSION, true, 0, &[bytemuck::must_cast_slice(&self.ids)])?;
         for (index, SequenceContent { tokens, adapters, logits, .. }) in (0..).zip(&self.sequences) {
             writer.section(TOKENS, VERSION, true, index, &[tokens])?;
             if !adapters.is_empty() {
                 writer.section(ADAPTERS, VERSION, true, index, &[adapters])?;
             }
             if let Some(logits) = logits {
-                let bytes: Vec<[u8; 4]> = logits.iter().map(|x| x.to_le_bytes()).collect();
-                writer.section(LOGITS, VERSION, false, index, &[bytes.as_flattened()])?;
+                writer.section(LOGITS, VERSION, false, index, &[bytemuck::must_cast_slice(logits)])?;
             }
         }
         for (index, sequence) in (0..).zip(&self.sequences) {
@@ -139,7 +138,7 @@ impl Context {
         let sequences: Vec<_> = seqs.iter().enumerate().map(sequence).collect::<Result<_, Error>>()?;
         expect_shared_room(&sequences, sampler_room(self.params.n_ctx))?;
         Ok(Content {
-            ids: seqs.iter().map(|seq| seq.0.to_le_bytes()).collect(),
+            ids: seqs.iter().map(|seq| seq.0).collect(),
             sequences,
             metadata: options.metadata,
             #[cfg(feature = "zstd")]
