@@ -88,9 +88,18 @@ impl CellLayout {
         end - self.v_bytes()..end
     }
 
-    /// Return the bytes of one cell apart from its block: the keys of all heads, `[n_head_kv,
-    /// d_k]`, then the values, `[n_head_kv, d_v]`.
+    /// Return the bytes of the keys of one cell apart from its block, `[n_head_kv, d_k]`.
+    pub const fn cell_k_bytes(&self) -> usize {
+        self.n_head_kv * self.k_type.row_bytes(self.d_k)
+    }
+
+    /// Return the bytes of the values of one cell apart from its block, `[n_head_kv, d_v]`.
+    pub const fn cell_v_bytes(&self) -> usize {
+        self.n_head_kv * self.v_type.row_bytes(self.d_v)
+    }
+
+    /// Return the bytes of one cell apart from its block: its keys, then its values.
     pub const fn cell_bytes(&self) -> usize {
-        self.block_bytes() / BLOCK_CELLS
+        self.cell_k_bytes() + self.cell_v_bytes()
     }
 }

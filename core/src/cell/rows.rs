@@ -77,14 +77,23 @@ impl CellLayout {
 
 /// Cells apart from their block, bit for bit: the form in which they are moved and saved.
 impl CellLayout {
-    /// Copy `cell` out of a block's bytes; rows of quantised elements become GGUF's blocks.
+    /// Copy `cell` out of a block's bytes: its keys, then its values; rows of quantised elements
+    /// become GGUF's blocks.
     ///
     /// The caller passes `block_bytes` bytes, a cell below 32, and `cell_bytes` bytes.
     pub fn take_cell(&self, block: &[u8], cell: usize, out: &mut [u8]) {
-        debug_assert!(block.len() == self.block_bytes() && out.len() == self.cell_bytes());
-        let (k_bytes, v_bytes) = (self.k_type.row_bytes(self.d_k), self.v_type.row_bytes(self.d_v));
-        let (keys, values) = out.split_at_mut(self.n_head_kv * k_bytes);
-        for (head, row) in keys.chunks_exact_mut(k_bytes.max(1)).enumerate() {
+        debug_assert!(out.len() == self.cell_bytes());
+        let (keys, values) = out.split_at_mut(self.cell_k_bytes());
+        self.take_keys(block, cell, keys);
+        self.take_values(block, cell, values);
+    }
+
+    /// Copy the keys of `cell` out of a block's bytes, as [`CellLayout::take_cell`];
+    /// `cell_k_bytes` bytes.
+    pub fn take_keys(&self, block: &[u8], cell: usize, out: &mut [u8]) {
+        debug_assert!(block.len() == self.block_bytes() && out.len() == self.cell_k_bytes());
+        let row_bytes = self.k_type.row_bytes(self.d_k);
+        for (head, row) in out.chunks_exact_mut(row_bytes.max(1)).enumerate() {
             let part = &block[self.k_range(head)];
             match self.k_type {
                 CellType::F32 => take_column::<4>(part, cell, row),
@@ -94,7 +103,14 @@ impl CellLayout {
                 }
             }
         }
-        for (head, row) in values.chunks_exact_mut(v_bytes.max(1)).enumerate() {
+    }
+
+    /// Copy the values of `cell` out of a block's bytes, as [`CellLayout::take_cell`];
+    /// `cell_v_bytes` bytes.
+    pub fn take_values(&self, block: &[u8], cell: usize, out: &mut [u8]) {
+        debug_assert!(block.len() == self.block_bytes() && out.len() == self.cell_v_bytes());
+        let row_bytes = self.v_type.row_bytes(self.d_v);
+        for (head, row) in out.chunks_exact_mut(row_bytes.max(1)).enumerate() {
             let part = &block[self.v_range(head)];
             match self.v_type.unit() {
                 1 => row.copy_from_slice(&part[cell * row.len()..(cell + 1) * row.len()]),
@@ -107,7 +123,7 @@ impl CellLayout {
     pub fn put_cell(&self, block: &mut [u8], cell: usize, from: &[u8]) {
         debug_assert!(block.len() == self.block_bytes() && from.len() == self.cell_bytes());
         let (k_bytes, v_bytes) = (self.k_type.row_bytes(self.d_k), self.v_type.row_bytes(self.d_v));
-        let (keys, values) = from.split_at(self.n_head_kv * k_bytes);
+        let (keys, values) = from.split_at(self.cell_k_bytes());
         for (head, row) in keys.chunks_exact(k_bytes.max(1)).enumerate() {
             let part = &mut block[self.k_range(head)];
             match self.k_type {

@@ -2,8 +2,9 @@
 
 use super::assemble::NO_CELL;
 use super::layout::Row;
-use super::moves::{Rows, take};
+use super::moves::take;
 use super::{Error, File};
+use alloc::vec::Vec;
 use backstitch_kv::snapshot::Source;
 
 impl Source for File<'_> {
@@ -19,13 +20,21 @@ impl Source for File<'_> {
         if !is_right {
             return Err(Error::Content { what: "room for a block" });
         }
+        let mut row = Vec::new();
         for (slot, &member) in members.iter().enumerate().filter(|(_, member)| **member != NO_CELL) {
             let (stream, cell) = cache.place(member).ok_or(MISSING)?;
-            let n_cells = stream.cells.len();
+            let n = stream.cells.len();
             let rows = stream.k.iter().zip(&stream.v).zip(shape.layouts());
             for (((k, v), layout), target) in rows.zip(layers.iter_mut()) {
-                Rows::keys(layout, n_cells).read(k, cell, target, slot);
-                Rows::values(layout, n_cells, stream.v_trans).read(v, cell, target, slot);
+                let (k_bytes, v_bytes) = (layout.cell_k_bytes(), layout.cell_v_bytes());
+                // A column of transposed values has one element of all cells.
+                let v_bytes = if stream.v_trans { shape.v_type.unit_bytes() } else { v_bytes };
+                row.clear();
+                row.extend_from_slice(&k[cell * k_bytes..][..k_bytes]);
+                for column in v.chunks((n * v_bytes).max(1)) {
+                    row.extend_from_slice(&column[cell * v_bytes..][..v_bytes]);
+                }
+                layout.put_cell(target, slot, &row);
             }
         }
         Ok(())
