@@ -7,6 +7,11 @@ use super::{Error, File};
 use alloc::vec::Vec;
 use backstitch_kv::snapshot::Source;
 
+/// Return part `i` of parts of `n` bytes each.
+fn part(bytes: &[u8], i: usize, n: usize) -> Option<&[u8]> {
+    bytes.get(i * n..(i + 1) * n)
+}
+
 impl Source for File<'_> {
     type Error = Error;
 
@@ -30,9 +35,9 @@ impl Source for File<'_> {
                 // A column of transposed values has one element of all cells.
                 let v_bytes = if stream.v_trans { shape.v_type.unit_bytes() } else { v_bytes };
                 row.clear();
-                row.extend_from_slice(&k[cell * k_bytes..][..k_bytes]);
+                row.extend_from_slice(part(k, cell, k_bytes).ok_or(MISSING)?);
                 for column in v.chunks((n * v_bytes).max(1)) {
-                    row.extend_from_slice(&column[cell * v_bytes..][..v_bytes]);
+                    row.extend_from_slice(part(column, cell, v_bytes).ok_or(MISSING)?);
                 }
                 layout.put_cell(target, slot, &row);
             }
