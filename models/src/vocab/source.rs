@@ -121,7 +121,7 @@ impl<'a> VocabSource<'a> {
             architecture,
             size: gguf.optional(&size)?,
             tokens: gguf.optional("tokenizer.ggml.tokens")?.unwrap_or(&[]),
-            scores: gguf.optional("tokenizer.ggml.scores")?.unwrap_or_default(),
+            scores: scores(gguf)?,
             types: gguf.optional("tokenizer.ggml.token_type")?.unwrap_or_default(),
             merges: gguf.optional("tokenizer.ggml.merges")?.unwrap_or(&[]),
             roles: Roles::from_gguf(gguf)?,
@@ -145,6 +145,16 @@ fn bytes(gguf: &Gguf<'_>, key: &str) -> Result<Vec<u8>, Error> {
         _ => None,
     };
     let bytes = array.iter().map(byte).collect::<Option<_>>();
+/// Read the scores. Files that Mistral AI publishes have integers: zeros, since byte pairs need no
+/// scores.
+fn scores(gguf: &Gguf<'_>) -> Result<Vec<f32>, Error> {
+    const KEY: &str = "tokenizer.ggml.scores";
+    match gguf.optional::<Vec<i32>>(KEY) {
+        Ok(scores) => Ok(scores.unwrap_or_default().into_iter().map(|score| score as f32).collect()),
+        Err(_) => Ok(gguf.optional(KEY)?.unwrap_or_default()),
+    }
+}
+
     Ok(bytes.ok_or(VocabError::Charsmap { what: "is not an array of bytes" })?)
 }
 
@@ -194,3 +204,21 @@ mod tests {
         assert!(matches!(bos("7"), Err(Error::WrongType { .. })));
     }
 }
+    fn scores(scores: impl Into<Value<'static>>) -> Result<Vec<f32>, Error> {
+        let mut writer = Writer::new();
+        writer.set("tokenizer.ggml.model", "gpt2")?.set("tokenizer.ggml.scores", scores)?;
+        let file = writer.to_bytes();
+        Ok(VocabSource::from_gguf(&Gguf::parse(&file)?)?.scores)
+    }
+
+    #[test]
+    fn scores_are_floats_or_integers() {
+        assert_eq!(scores([-0.5f32, 1.0].to_vec()).unwrap(), [-0.5, 1.0]);
+        assert_eq!(scores([0i32, -3].to_vec()).unwrap(), [0.0, -3.0]);
+        assert_eq!(scores([0i32; 0].to_vec()).unwrap(), [0.0; 0]);
+        for wrong in [Value::from(["1"].to_vec()), Value::from([true].to_vec()), Value::from(1.0f32)] {
+            let error = scores(wrong).unwrap_err();
+            assert!(matches!(error, Error::WrongType { wanted: "an array of floats", .. }), "{error}");
+        }
+    }
+
