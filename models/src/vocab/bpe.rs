@@ -10,6 +10,7 @@
 //! merged by scanning for the best pair, long ones with a heap. Both give the same result.
 
 use alloc::collections::BinaryHeap;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
@@ -22,6 +23,9 @@ use super::pre::{Pre, Writing};
 use super::reserve::try_with_capacity;
 use super::spm;
 use super::strings::Strings;
+
+/// The sign for a space in vocabularies that write characters as themselves.
+const BAR: char = '▁';
 
 /// The longest word, in symbols, that is merged by scanning.
 const SHORT: usize = 32;
@@ -68,9 +72,26 @@ impl Bpe {
         let mut work = Work::default();
         if self.pre.writing == Writing::Bars {
             let text = spm::escape(text, false);
-            self.pre.split(&text, &mut |word| self.word(word, texts, &mut work, out));
+            self.pre.split(&text, &mut |word| match self.pre.bars_start_words && !word.starts_with('\n') {
+                true => self.line(word, texts, &mut work, out),
+                false => self.word(word, texts, &mut work, out),
+            });
         } else {
             self.pre.split(text, &mut |word| self.word(word, texts, &mut work, out));
+        }
+    }
+
+    /// Append the tokens of a line, each of whose words starts with the only bar in it.
+    fn line(&self, line: &str, texts: &Strings, work: &mut Work, out: &mut Vec<Token>) {
+        let mut words = line.split(BAR);
+        // In front of a bar at the start of the line there is no word.
+        let first = words.next().filter(|word| !word.is_empty());
+        let mut word = String::new();
+        for rest in first.into_iter().chain(words) {
+            word.clear();
+            word.push(BAR);
+            word.push_str(rest);
+            self.word(&word, texts, work, out);
         }
     }
 
@@ -349,6 +370,32 @@ mod tests {
     fn spaces_and_other_bytes_are_written_in_the_alphabet() {
         assert_eq!(cut(&["Ġ", "h", "i", "Ġh", "Ġhi"], &["Ġ h", "Ġh i"], " hi h").as_deref(), Ok("Ġhi|Ġh"));
         assert_eq!(cut(&["Ã", "©", "Ã©"], &["Ã ©"], "éé").as_deref(), Ok("Ã©|Ã©"));
+    }
+
+    #[test]
+    fn bars_start_words_in_the_vocabulary_of_mmbert() {
+        let tokens = ["▁", "a", "b", "▁a", "a▁", "▁b", "\n", "\n\n", "<0x78>"];
+        let merges = ["a ▁", "▁ a", "▁ b"];
+        let cut = |pre, text| {
+            let mut texts = Strings::with_capacity(0, 0).unwrap();
+            tokens.iter().for_each(|text| texts.push(text.as_bytes()).map(drop).unwrap());
+            let bpe = Bpe::new(Pre::named(pre).unwrap(), &mut texts, &merges).unwrap();
+            let mut out = Vec::new();
+            bpe.tokenize(text, &texts, &mut out);
+            out.iter().map(|token| tokens[token.0 as usize]).collect::<Vec<_>>().join("|")
+        };
+        let cases = [
+            ("a b", "▁a|▁b"),
+            (" a", "▁a"),
+            ("  a  ", "▁|▁a|▁|▁"),
+            ("a\n\nb\n a", "▁a|\n\n|▁b|\n|▁a"),
+            ("xa", "▁|<0x78>|a"),
+            ("", ""),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(cut("mmbert", text), wanted, "{text:?}");
+        }
+        assert_eq!(cut("gemma4", "a b"), "a▁|b");
     }
 
     /// Quadratic merging would take minutes here.

@@ -56,7 +56,8 @@ impl Vocab {
         let bpe = Bpe::new(pre, &mut texts, source.merges)?;
         let tokenizer = tokenizer(bpe, &texts);
         let mut vocab = Self::with(source, texts, specials, tokenizer)?;
-        vocab.add_bos = source.add_bos.filter(|_| !pre.whole_line_feeds).unwrap_or(pre.add_bos);
+        vocab.add_bos =
+            source.add_bos.filter(|_| !(pre.whole_line_feeds && pre.add_bos)).unwrap_or(pre.add_bos);
         vocab.clean_spaces = pre.clean_spaces;
         Ok(vocab)
     }

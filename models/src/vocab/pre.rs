@@ -36,6 +36,8 @@ pub(super) struct Pre {
     pub(super) whole_line_feeds: bool,
     /// The form in which the tokens of the vocabulary are written.
     pub(super) writing: Writing,
+    /// True if every `▁` starts a word, and every line that does not start with one gets one.
+    pub(super) bars_start_words: bool,
 }
 
 /// The form in which a byte-pair vocabulary writes its tokens.
@@ -158,6 +160,8 @@ mod tests {
                 &["HTTPServer'S", " école", " ÉCOLE", " a", "/\n", "123", "4"],
             ),
             ("gpt-4o", "中ABC", &["中", "ABC"]),
+            ("ufakzeka", "Ankara'nın 12's", &["Ankara", "'nın", " ", "1", "2", "'s"]),
+            ("ufakzeka", "it'sen", &["it", "'sen"]),
             ("tekken", "McDonald's 12", &["Mc", "Donald", "'s", " ", "1", "2"]),
         ];
         for (pre, text, wanted) in cases {

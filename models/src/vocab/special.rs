@@ -165,9 +165,10 @@ impl Specials {
         let pre = source.pre.unwrap_or("");
         let name = source.name.unwrap_or("").to_ascii_lowercase();
         let architecture = source.architecture.unwrap_or("");
-        let jina = ["jina-v2-de", "jina-v2-es", "jina-v2-code"].iter().any(|part| pre.contains(part));
+        let pres = ["jina-v2-de", "jina-v2-es", "jina-v2-code", "mmbert"];
+        let by_pre = pres.iter().any(|part| pre.contains(part));
         let encoder = ["nomic-bert-moe", "jina-bert-v3"].iter().any(|part| architecture.contains(part));
-        if jina || encoder {
+        if by_pre || encoder {
             self.add_to(texts.find(b"<mask>"), Attr::LSTRIP);
         } else if name.contains("phi-3") || name.contains("phi3") {
             let special = Attr::CONTROL.or(Attr::USER).or(Attr::UNKNOWN);
@@ -324,7 +325,9 @@ mod tests {
         });
         let stripped: Vec<_> = phi.attrs.iter().map(|attr| attr.any(Attr::RSTRIP)).collect();
         assert_eq!(stripped, [true, false, true, false]);
-        let jina = specials(&[("<mask>", 3)], |source| source.pre = Some("jina-v2-de"));
-        assert!(jina.attr(0).any(Attr::LSTRIP));
+        for pre in ["jina-v2-de", "mmbert"] {
+            let encoder = specials(&[("<mask>", 3)], |source| source.pre = Some(pre));
+            assert!(encoder.attr(0).any(Attr::LSTRIP), "{pre}");
+        }
     }
 }

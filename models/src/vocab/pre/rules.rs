@@ -97,6 +97,8 @@ pub(super) enum Rule {
 /// The parameters of [`Rule::Modern`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Modern {
+    /// True if an English contraction is a word of its own.
+    pub(super) contractions: bool,
     /// True if `\p{M}` belongs to letters and not to `S`.
     pub(super) marks_in_words: bool,
     /// The longest number, in digits.
@@ -162,7 +164,7 @@ impl Modern {
             (Class::LETTER, Class::SIGN)
         };
         let first = look(text, at);
-        if let Some(end) = contraction(text, at, first, true) {
+        if let Some(end) = contraction(text, at, first, true).filter(|_| self.contractions) {
             return Step::Word(end);
         }
         if first.is(letters) {

@@ -78,6 +78,7 @@ pub(super) const TABLE: &[(&[&str], Pre)] = &[
     (&["stablelm2", "megrez"], Pre { rules: &[Rule::Modern(QWEN2)], ..PLAIN }),
     (&["laguna"], Pre { rules: &[Rule::Lines, Rule::Modern(QWEN2)], clean_spaces: false, ..PLAIN }),
     (&["qwen35"], Pre { rules: &[Rule::Modern(QWEN35)], clean_spaces: false, ..PLAIN }),
+    (&["ufakzeka"], Pre { rules: &[Rule::Modern(UFAKZEKA)], clean_spaces: false, ..PLAIN }),
     (&["seed-coder"], Pre { rules: &[Rule::Modern(SEED_CODER)], clean_spaces: false, ..PLAIN }),
     (
         &["minicpm5"],
@@ -193,6 +194,16 @@ pub(super) const TABLE: &[(&[&str], Pre)] = &[
         &["gemma4", "granite-embed-multi-311m"],
         Pre { rules: &[Rule::Lines], add_bos: true, whole_line_feeds: true, writing: Writing::Bars, ..PLAIN },
     ),
+    (
+        &["mmbert"],
+        Pre {
+            rules: &[Rule::Lines],
+            whole_line_feeds: true,
+            writing: Writing::Bars,
+            bars_start_words: true,
+            ..PLAIN
+        },
+    ),
     (&["sarvam-moe"], Pre { rules: &[Rule::Lines], clean_spaces: false, writing: Writing::Bars, ..PLAIN }),
     (&["whitespace"], Pre { rules: &[Rule::NotSpace], writing: Writing::Plain, ..PLAIN }),
 ];
@@ -204,12 +215,15 @@ const PLAIN: Pre = Pre {
     clean_spaces: true,
     whole_line_feeds: false,
     writing: Writing::Alphabet,
+    bars_start_words: false,
 };
 
-const LLAMA3: Modern = Modern { marks_in_words: false, digits: 3, closing: "\r\n", space_by_powers: false };
+const LLAMA3: Modern =
+    Modern { contractions: true, marks_in_words: false, digits: 3, closing: "\r\n", space_by_powers: false };
 const JAIS2: Modern = Modern { space_by_powers: true, ..LLAMA3 };
 const QWEN2: Modern = Modern { digits: 1, ..LLAMA3 };
 const QWEN35: Modern = Modern { marks_in_words: true, ..QWEN2 };
+const UFAKZEKA: Modern = Modern { contractions: false, ..QWEN2 };
 const SEED_CODER: Modern = Modern { closing: "", ..QWEN2 };
 const MINICPM5: Modern = Modern { digits: usize::MAX, ..LLAMA3 };
 
