@@ -25,12 +25,6 @@ fn token(vocab: &Vocab, token: i32) -> Result<Token, Error> {
     in_vocab.map(Token).ok_or(Error::Range { what: "token", found: token.into(), wanted })
 }
 
-/// Return the first token whose text is one of `texts`, for roles that no key of the file states.
-fn by_text(handle: Handle, texts: &[&str]) -> Result<i32, Error> {
-    let model = of_vocab(handle)?;
-    Ok(number(texts.iter().find_map(|text| model.vocab.find(text.as_bytes())).map(|token| token.0)))
-}
-
 /// Write bytes to a buffer of `length`; return their number, or its negative if they do not fit.
 fn deliver<T: Copy>(values: &[T], out: Out<T>, length: i32) -> Result<i32, Error> {
     let n = i32::try_from(values.len()).unwrap_or(i32::MAX);
@@ -142,26 +136,28 @@ exports! {
         Ok(model.metadata.value("tokenizer.ggml.add_sep_token") == Some("true"))
     }
 
-    /// Return the tokens that the file wants suppressed: none.
+    /// Return the tokens that are never to be drawn, and their number. They live as long as the
+    /// model. Null without any.
     fn llama_vocab_get_suppress_tokens(handle: Handle, n: Out<i32>) -> *const i32 = [std::ptr::null()] {
-        of_vocab(handle)?;
-        n.write(0, "n_suppress_tokens")?;
-        Ok(std::ptr::null())
+        let model = of_vocab(handle)?;
+        let tokens = model.vocab.suppressed();
+        n.write(i32::try_from(tokens.len()).unwrap_or(i32::MAX), "n_suppress_tokens")?;
+        Ok(if tokens.is_empty() { std::ptr::null() } else { tokens.as_ptr().cast() })
     }
 
     /// Return the token before the prefix of a fill-in-the-middle prompt; -1 if there is none.
     fn llama_vocab_fim_pre(handle: Handle) -> i32 = [-1] {
-        fim(handle, "prefix", &["<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>"])
+        role(handle, |roles| roles.fim_pre)
     }
 
     /// Return the token before the suffix of a fill-in-the-middle prompt; -1 if there is none.
     fn llama_vocab_fim_suf(handle: Handle) -> i32 = [-1] {
-        fim(handle, "suffix", &["<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>"])
+        role(handle, |roles| roles.fim_suf)
     }
 
     /// Return the token before the middle of a fill-in-the-middle prompt; -1 if there is none.
     fn llama_vocab_fim_mid(handle: Handle) -> i32 = [-1] {
-        fim(handle, "middle", &["<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "▁<MID>"])
+        role(handle, |roles| roles.fim_mid)
     }
 
     /// Return the padding of fill-in-the-middle prompts; -1 if there is none.
@@ -239,17 +235,5 @@ fn without_ends<'a>(vocab: &Vocab, tokens: &'a [Token]) -> &'a [Token] {
     match (vocab.adds_eos(), tokens.split_last()) {
         (true, Some((last, rest))) if Some(*last) == vocab.eos() => rest,
         _ => tokens,
-    }
-}
-
-/// Return a token of fill-in-the-middle prompts: that of the file, or one with a usual text.
-fn fim(handle: Handle, name: &str, texts: &[&str]) -> Result<i32, Error> {
-    let short = name.get(..3).unwrap_or(name);
-    let model = of_vocab(handle)?;
-    let keys = [format!("tokenizer.ggml.fim_{short}_token_id"), format!("tokenizer.ggml.{name}_token_id")];
-    let stated = keys.iter().find_map(|key| model.metadata.value(key)?.parse().ok());
-    match stated {
-        Some(id) => Ok(id),
-        None => by_text(handle, texts),
     }
 }

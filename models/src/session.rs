@@ -131,7 +131,8 @@ fn limit_of(ctx: &Context) -> Option<usize> {
 }
 
 impl Session {
-    /// Make a session with one empty branch in an empty context.
+    /// Make a session with one empty branch in an empty context. Tokens that the model's file wants
+    /// suppressed are never drawn.
     ///
     /// # Errors
     /// [`Error::LogitBias`] if `settings` name a token that does not exist; those of
@@ -139,7 +140,10 @@ impl Session {
     pub fn new(ctx: Context, settings: &Settings) -> Result<Self, Error> {
         let n_vocab = ctx.model().hparams().n_vocab;
         settings.check(n_vocab)?;
-        Self::with_chain(ctx, Chain::new(n_vocab, settings))
+        let mut settings = settings.clone();
+        let suppressed = ctx.model().vocab().suppressed().iter();
+        settings.logit_bias.extend(suppressed.map(|&id| (Token(id), f32::NEG_INFINITY)));
+        Self::with_chain(ctx, Chain::new(n_vocab, &settings))
     }
 
     /// Make a session with one empty branch in an empty context, sampled by `chain`.

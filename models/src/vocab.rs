@@ -401,6 +401,11 @@ impl Vocab {
         &self.specials.roles
     }
 
+    /// Return the tokens that the file wants suppressed: a sampler should never draw them.
+    pub fn suppressed(&self) -> &[u32] {
+        &self.specials.suppressed
+    }
+
     /// Return true if [`AddSpecial::Yes`] puts a token in front.
     pub fn adds_bos(&self) -> bool {
         self.add_bos && self.bos().is_some()

@@ -51,6 +51,8 @@ pub struct VocabSource<'a> {
     pub merges: &'a [&'a str],
     /// The tokens with a role.
     pub roles: Roles,
+    /// Tokens that are never to be drawn. Those past the end of the vocabulary count as absent.
+    pub suppressed: Vec<i32>,
     /// True if a text starts with the beginning-of-sequence token.
     pub add_bos: Option<bool>,
     /// True if a text ends with the end-of-sequence token.
@@ -97,6 +99,12 @@ pub struct Roles {
     pub pad: Option<u32>,
     /// The mask.
     pub mask: Option<u32>,
+    /// The token before the prefix of fill-in-the-middle prompts.
+    pub fim_pre: Option<u32>,
+    /// The token before the suffix of fill-in-the-middle prompts.
+    pub fim_suf: Option<u32>,
+    /// The token before the middle of fill-in-the-middle prompts.
+    pub fim_mid: Option<u32>,
     /// The padding of fill-in-the-middle prompts.
     pub fim_pad: Option<u32>,
     /// The repository name of fill-in-the-middle prompts.
@@ -125,6 +133,7 @@ impl<'a> VocabSource<'a> {
             types: gguf.optional("tokenizer.ggml.token_type")?.unwrap_or_default(),
             merges: gguf.optional("tokenizer.ggml.merges")?.unwrap_or(&[]),
             roles: Roles::from_gguf(gguf)?,
+            suppressed: gguf.optional("tokenizer.ggml.suppress_tokens")?.unwrap_or_default(),
             add_bos: gguf.optional("tokenizer.ggml.add_bos_token")?,
             add_eos: gguf.optional("tokenizer.ggml.add_eos_token")?,
             add_space_prefix: gguf.optional("tokenizer.ggml.add_space_prefix")?,
@@ -133,6 +142,16 @@ impl<'a> VocabSource<'a> {
             strip_accents: gguf.optional("tokenizer.ggml.normalizer.strip_accents")?,
             charsmap: bytes(gguf, "tokenizer.ggml.precompiled_charsmap")?,
         })
+    }
+}
+
+/// Read the scores. Files that Mistral AI publishes have integers: zeros, since byte pairs need no
+/// scores.
+fn scores(gguf: &Gguf<'_>) -> Result<Vec<f32>, Error> {
+    const KEY: &str = "tokenizer.ggml.scores";
+    match gguf.optional::<Vec<i32>>(KEY) {
+        Ok(scores) => Ok(scores.unwrap_or_default().into_iter().map(|score| score as f32).collect()),
+        Err(_) => Ok(gguf.optional(KEY)?.unwrap_or_default()),
     }
 }
 
@@ -145,16 +164,6 @@ fn bytes(gguf: &Gguf<'_>, key: &str) -> Result<Vec<u8>, Error> {
         _ => None,
     };
     let bytes = array.iter().map(byte).collect::<Option<_>>();
-/// Read the scores. Files that Mistral AI publishes have integers: zeros, since byte pairs need no
-/// scores.
-fn scores(gguf: &Gguf<'_>) -> Result<Vec<f32>, Error> {
-    const KEY: &str = "tokenizer.ggml.scores";
-    match gguf.optional::<Vec<i32>>(KEY) {
-        Ok(scores) => Ok(scores.unwrap_or_default().into_iter().map(|score| score as f32).collect()),
-        Err(_) => Ok(gguf.optional(KEY)?.unwrap_or_default()),
-    }
-}
-
     Ok(bytes.ok_or(VocabError::Charsmap { what: "is not an array of bytes" })?)
 }
 
@@ -168,6 +177,8 @@ impl Roles {
             Err(Error::OutOfRange { .. }) => Ok(None),
             role => role,
         };
+        // Files of before 2024 name these otherwise.
+        let part = |new: &str, old: &str| Ok::<_, Error>(role(new)?.or(role(old)?));
         Ok(Self {
             bos: role("tokenizer.ggml.bos_token_id")?,
             eos: role("tokenizer.ggml.eos_token_id")?,
@@ -177,6 +188,9 @@ impl Roles {
             sep: role("tokenizer.ggml.seperator_token_id")?, // spelled so in the format
             pad: role("tokenizer.ggml.padding_token_id")?,
             mask: role("tokenizer.ggml.mask_token_id")?,
+            fim_pre: part("tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id")?,
+            fim_suf: part("tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id")?,
+            fim_mid: part("tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id")?,
             fim_pad: role("tokenizer.ggml.fim_pad_token_id")?,
             fim_rep: role("tokenizer.ggml.fim_rep_token_id")?,
             fim_sep: role("tokenizer.ggml.fim_sep_token_id")?,
@@ -196,14 +210,6 @@ mod tests {
         Ok(VocabSource::from_gguf(&Gguf::parse(&file)?)?.roles.bos)
     }
 
-    #[test]
-    fn a_role_out_of_range_is_none_and_one_of_another_type_an_error() {
-        assert_eq!(bos(7u32).unwrap(), Some(7));
-        assert_eq!(bos(-1i32).unwrap(), None);
-        assert_eq!(bos(u64::MAX).unwrap(), None);
-        assert!(matches!(bos("7"), Err(Error::WrongType { .. })));
-    }
-}
     fn scores(scores: impl Into<Value<'static>>) -> Result<Vec<f32>, Error> {
         let mut writer = Writer::new();
         writer.set("tokenizer.ggml.model", "gpt2")?.set("tokenizer.ggml.scores", scores)?;
@@ -222,3 +228,11 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_role_out_of_range_is_none_and_one_of_another_type_an_error() {
+        assert_eq!(bos(7u32).unwrap(), Some(7));
+        assert_eq!(bos(-1i32).unwrap(), None);
+        assert_eq!(bos(u64::MAX).unwrap(), None);
+        assert!(matches!(bos("7"), Err(Error::WrongType { .. })));
+    }
+}

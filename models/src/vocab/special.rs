@@ -69,6 +69,8 @@ pub(super) struct Specials {
     pub(super) roles: Roles,
     /// The tokens that end a generation, sorted.
     pub(super) eog: Vec<Token>,
+    /// The tokens that are never to be drawn, in the order of the file.
+    pub(super) suppressed: Vec<u32>,
 }
 
 impl Specials {
@@ -82,8 +84,11 @@ impl Specials {
         let n_vocab = source.tokens.len();
         let stated = source.types.iter().map(|&n| Attr::from_gguf(n));
         let attrs = try_collect(n_vocab, stated.chain(core::iter::repeat(Attr::NORMAL)))?;
-        let mut specials =
-            Self { attrs, roles: source.roles.or(defaults).in_range(n_vocab), eog: Vec::new() };
+        let roles = source.roles.or(defaults).in_range(n_vocab);
+        let suppressed = source.suppressed.iter().filter_map(|&id| u32::try_from(id).ok());
+        let suppressed = suppressed.filter(|&id| (id as usize) < n_vocab);
+        let suppressed = try_collect(source.suppressed.len(), suppressed)?;
+        let mut specials = Self { attrs, roles, eog: Vec::new(), suppressed };
         specials.find_roles(texts);
         specials.find_eog(texts);
         for text in ALWAYS_WRITTEN {
@@ -105,9 +110,12 @@ impl Specials {
     /// Find missing roles by text.
     fn find_roles(&mut self, texts: &Strings) {
         let Self { attrs, roles, .. } = self;
-        let missing: [(&mut Option<u32>, &[&str]); 5] = [
+        let missing: [(&mut Option<u32>, &[&str]); 8] = [
             (&mut roles.eot, EOT),
             (&mut roles.eom, &["<|eom_id|>"]),
+            (&mut roles.fim_pre, FIM_PRE),
+            (&mut roles.fim_suf, FIM_SUF),
+            (&mut roles.fim_mid, FIM_MID),
             (&mut roles.fim_pad, &["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"]),
             (&mut roles.fim_rep, &["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"]),
             (&mut roles.fim_sep, &["<|file_sep|>"]),
@@ -220,12 +228,51 @@ impl Roles {
             sep: pick(self.sep, other.sep),
             pad: pick(self.pad, other.pad),
             mask: pick(self.mask, other.mask),
+            fim_pre: pick(self.fim_pre, other.fim_pre),
+            fim_suf: pick(self.fim_suf, other.fim_suf),
+            fim_mid: pick(self.fim_mid, other.fim_mid),
             fim_pad: pick(self.fim_pad, other.fim_pad),
             fim_rep: pick(self.fim_rep, other.fim_rep),
             fim_sep: pick(self.fim_sep, other.fim_sep),
         }
     }
 }
+
+/// Texts of the token before the prefix of a fill-in-the-middle prompt.
+const FIM_PRE: &[&str] = &[
+    "<|fim_prefix|>",
+    "<fim-prefix>",
+    "<fim_prefix>",
+    "<｜fim▁begin｜>",
+    "<PRE>",
+    "▁<PRE>",
+    "<|code_prefix|>",
+    "<|prefix|>",
+];
+
+/// Texts of the token before the suffix of such a prompt.
+const FIM_SUF: &[&str] = &[
+    "<|fim_suffix|>",
+    "<fim-suffix>",
+    "<fim_suffix>",
+    "<｜fim▁hole｜>",
+    "<SUF>",
+    "▁<SUF>",
+    "<|code_suffix|>",
+    "<|suffix|>",
+];
+
+/// Texts of the token before the middle of such a prompt.
+const FIM_MID: &[&str] = &[
+    "<|fim_middle|>",
+    "<fim-middle>",
+    "<fim_middle>",
+    "<｜fim▁end｜>",
+    "<MID>",
+    "▁<MID>",
+    "<|code_middle|>",
+    "<|middle|>",
+];
 
 /// Texts of the token that ends a turn, the most telling first.
 const EOT: &[&str] = &[
@@ -307,6 +354,24 @@ mod tests {
         });
         assert_eq!(specials.roles, Roles { unk: Some(0), ..Roles::default() });
         assert_eq!(specials.eog, []);
+    }
+
+    #[test]
+    fn parts_of_fill_in_the_middle_prompts_are_found_by_text_and_are_control_tokens() {
+        let families = [
+            ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"],
+            ["<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"],
+            ["<|prefix|>", "<|suffix|>", "<|middle|>"],
+        ];
+        for [prefix, suffix, middle] in families {
+            let found = specials(&[("a", 1), (prefix, 1), (suffix, 4), (middle, 3)], |_| ());
+            let Roles { fim_pre, fim_suf, fim_mid, .. } = found.roles;
+            assert_eq!([fim_pre, fim_suf, fim_mid], [Some(1), Some(2), Some(3)], "{prefix}");
+            assert!((1..4).all(|id| found.attr(id).any(Attr::CONTROL)), "{prefix}");
+            assert!(found.eog.is_empty(), "{prefix}");
+        }
+        let stated = specials(&[("a", 1), ("<PRE>", 3)], |source| source.roles.fim_pre = Some(0));
+        assert_eq!(stated.roles.fim_pre, Some(0));
     }
 
     #[test]
