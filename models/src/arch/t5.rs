@@ -2,8 +2,9 @@
 //! the text that is made; and encoders of its kind without a decoder.
 //!
 //! Scores are not scaled and have relative position biases by buckets of distance
-//! (`attention.relative_buckets_count`); the table of a half's first layer serves all of its
-//! layers. The decoder's cross attention has no biases. Tensors are named after `enc.` and `dec.`;
+//! (`attention.relative_buckets_count`); the table of a half's first layer serves all of its layers
+//! that have none of their own, which those of UMT5 have (Chung et al., 2023, arXiv 2304.09151).
+//! The decoder's cross attention has no biases. Tensors are named after `enc.` and `dec.`;
 //! `decoder_block_count` and `decoder_start_token_id` belong to the decoder. Later versions have a
 //! GELU gate in their networks, the first one has a plain ReLU.
 
@@ -100,13 +101,15 @@ struct SharedBias {
 
 impl SharedBias {
     fn table(&mut self, b: &mut Builder<'_, '_>, layer: &LayerHparams) -> Result<WeightId, Error> {
-        let SharedBias { n_bucket, both_ways, .. } = *self;
-        match self.table {
-            Some(table) => Ok(table),
-            None => {
-                let name = "attn_rel_b.weight";
-                let table = b.buckets(BucketTable { name, n_bucket, n_head: layer.n_head, both_ways })?;
-                Ok(*self.table.insert(table))
+        const NAME: &str = "attn_rel_b.weight";
+        let SharedBias { n_bucket, both_ways, table } = *self;
+        match table {
+            Some(table) if !b.has(NAME) => Ok(table),
+            _ => {
+                let table = BucketTable { name: NAME, n_bucket, n_head: layer.n_head, both_ways };
+                let own = b.buckets(table)?;
+                self.table.get_or_insert(own);
+                Ok(own)
             }
         }
     }
