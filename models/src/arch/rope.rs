@@ -70,6 +70,25 @@ pub(super) fn three_of_four(
     turns.then(|| of_layer(b, h, layer, pairs)).transpose()
 }
 
+/// Declare the rotation of a layer whose positions have axes, time, height and width, each of which
+/// turns the pairs of a section. Text has the same position on all three, and none on the fourth,
+/// so pairs of dimensions that the fourth turns stay where they are.
+pub(super) fn sections(
+    b: &mut Builder<'_, '_>,
+    h: &Hparams,
+    layer: &LayerHparams,
+    pairs: Pairs,
+) -> Result<Option<RopeId>, Error> {
+    // Sections follow one another, and begin anew behind the last.
+    let is_fixed = |pair| {
+        h.rope_sections.is_some_and(|sections| {
+            let own: usize = sections[..3].iter().sum();
+            pair % (own + sections[3]).max(1) >= own
+        })
+    };
+    declare(b, layer, pairs, h.rope, &is_fixed).map(Some)
+}
+
 /// Declare the rotation of a layer whose positions have axes, time, height and width, that take
 /// turns as long as their sections reach. Text has the same position on all three, and none on the
 /// fourth, so pairs of dimensions that the fourth turns stay where they are.
