@@ -139,8 +139,8 @@ impl Adapter {
         self.0.n_bytes
     }
 
-    /// Return the names of tensors in its file that are not used: norms, which llama.cpp leaves out
-    /// as well.
+    /// Return the names of tensors in its file that are not used: norms, and changes of tables of
+    /// which all tokens get the same row or positions get rows. llama.cpp leaves them out as well.
     pub fn left_out(&self) -> &[String] {
         &self.0.left_out
     }

@@ -380,6 +380,14 @@ pub enum Error {
         found: backstitch_core::DType,
     },
 
+    /// The file has a tensor without which the model computes something else, and the architecture
+    /// does not use it.
+    #[error("tensor {} has a part in what the model computes, and is not supported here", Quoted(.tensor))]
+    UnusedTensor {
+        /// The tensor.
+        tensor: Box<str>,
+    },
+
     /// A vector of weights, such as the scales of a norm, holds something that is no number.
     #[error(
         "element {index} of tensor {} is NaN, not a number; get or convert the model again",

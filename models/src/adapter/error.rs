@@ -78,6 +78,16 @@ pub enum AdapterError {
         /// The tensor of the model that the adapter changes.
         tensor: Box<str>,
     },
+    /// The model scales the products with that tensor.
+    #[error(
+        "the adapter changes tensor {}, whose products the model scales; adapters of such tensors are not \
+         supported",
+        Quoted(.tensor)
+    )]
+    Scaled {
+        /// The tensor of the model that the adapter changes.
+        tensor: Box<str>,
+    },
     /// A tensor has another shape than the model's tensor asks for.
     #[error(
         "tensor {} has shape {}, not {} (outermost dimension first); give an adapter of this model",

@@ -20,6 +20,8 @@ const ACTIVATED: &str = "adapter.alora.invocation_tokens";
 enum Use {
     /// None that an adapter could change.
     Other,
+    /// A table of which all tokens get the same row, or positions get rows.
+    Fixed,
     /// A table of which tokens get rows.
     Table,
     /// Products.
@@ -72,6 +74,7 @@ fn uses(graph: &Graph) -> Vec<Use> {
             let is_matrix = matches!(info.shape, WeightShape::Matrix { .. } | WeightShape::Stack { .. });
             match step.kind {
                 Kind::Embed { by: RowOf::Token | RowOf::TokenOrFirst, .. } => *known = Use::Table,
+                Kind::Embed { .. } if *known == Use::Other => *known = Use::Fixed,
                 Kind::Embed { .. } => {}
                 // Embeddings that are the head's matrix too are changed as embeddings alone.
                 _ if is_matrix && *known != Use::Table => *known = Use::Product,
@@ -187,13 +190,14 @@ struct Change<'a> {
     rank: usize,
 }
 
-/// Read the matrices that change the weights of `graph`.
+/// Read the matrices that change the weights of `graph`. Pairs for tables of types and positions
+/// are left out, as llama.cpp does.
 ///
 /// # Errors
 /// Those of [`AdapterError`] that name a tensor, before memory is taken; then
 /// [`AdapterError::NotFinite`] and [`Error::OutOfMemory`].
 pub(super) fn read(gguf: &Gguf<'_>, graph: &Graph, alpha: f32) -> Result<Matrices, Error> {
-    let (uses, (pairs, left_out)) = (uses(graph), pairs(gguf)?);
+    let (uses, (pairs, mut left_out)) = (uses(graph), pairs(gguf)?);
     let mut ids: BTreeMap<&str, Vec<WeightId>> = BTreeMap::new();
     for (id, info) in (0..).map(WeightId).zip(graph.weights()) {
         ids.entry(&info.tensor).or_default().push(id);
@@ -202,8 +206,13 @@ pub(super) fn read(gguf: &Gguf<'_>, graph: &Graph, alpha: f32) -> Result<Matrice
     let mut changes = Vec::new();
     for (name, pair) in pairs {
         let known = ids.get(name).ok_or_else(|| AdapterError::NoTensor { tensor: name.into() })?;
+        if known.iter().all(|id| use_of(id) == Use::Fixed) {
+            left_out.extend([pair.a, pair.b].map(|half| half.name().into()));
+            continue;
+        }
+        check_scale(name, graph, &ids)?;
         let mut weights: Vec<WeightId> =
-            known.iter().copied().filter(|id| use_of(id) != Use::Other).collect();
+            known.iter().copied().filter(|id| matches!(use_of(id), Use::Table | Use::Product)).collect();
         let is_table = weights.iter().any(|id| use_of(id) == Use::Table);
         let of = if is_table { Use::Table } else { Use::Product };
         weights.retain(|id| use_of(id) == of);
@@ -217,6 +226,23 @@ pub(super) fn read(gguf: &Gguf<'_>, graph: &Graph, alpha: f32) -> Result<Matrice
         load(gguf, graph, change, alpha, &mut all)?;
     }
     Ok(all)
+}
+
+/// Check that the model has no scale for products with the tensor `name`: it would be a factor of
+/// what the adapter adds, too.
+///
+/// # Errors
+/// [`AdapterError::Scaled`].
+fn check_scale(name: &str, graph: &Graph, ids: &BTreeMap<&str, Vec<WeightId>>) -> Result<(), Error> {
+    let scale = name.strip_suffix(".weight").map(|name| format!("{name}.scale"));
+    let scales = scale.and_then(|scale| ids.get(scale.as_str()));
+    let is_number = |id: &WeightId| {
+        graph.weight(*id).is_some_and(|info| matches!(info.shape, WeightShape::Vector { len: 1 }))
+    };
+    match scales.is_some_and(|ids| ids.iter().any(is_number)) {
+        true => Err(AdapterError::Scaled { tensor: name.into() }.into()),
+        false => Ok(()),
+    }
 }
 
 /// Load the matrices of a pair, those that several weights share once.

@@ -232,6 +232,7 @@ impl Decoder {
         if self.is_encoder {
             b.embeddings(x);
             return Ok(());
+            let x = dense(b, h, x)?;
         }
         if self.logit_scale != 1.0 {
             b.scale_for_logits(x, self.logit_scale);
@@ -301,4 +302,13 @@ impl Decoder {
     ) -> Result<Value, Error> {
         name.map_or(Ok(x), |name| b.norm(x, (self.norm)(h, name)))
     }
+}
+
+/// Return the embeddings `x` behind both matrices that Sentence Transformers calls dense modules,
+/// where the file has them. They stand behind pooling there. These products are sums as pooling is,
+/// so the order does not matter.
+fn dense(b: &mut Builder<'_, '_>, h: &Hparams, x: Value) -> Result<Value, Error> {
+    let Some(n_rows) = b.n_rows("dense_2.weight").filter(|_| b.has("dense_3.weight")) else { return Ok(x) };
+    let middle = b.linear(x, Linear::new("dense_2", n_rows))?;
+    b.linear(middle, Linear::new("dense_3", h.n_embd))
 }

@@ -114,7 +114,8 @@ impl<'g, 'a> Builder<'g, 'a> {
     /// # Errors
     /// Mistakes of the architecture's description: [`Error::OutsideLayer`] for an operation that
     /// needs a layer and stands in none, [`Error::NoLayer`] if an operation uses memory that its
-    /// layer does not keep, [`Error::Unwritten`] if a value is read before it is written.
+    /// layer does not keep, [`Error::Unwritten`] if a value is read before it is written. And
+    /// [`Error::UnusedTensor`] if the description does not use a tensor that changes the results.
     pub fn finish(mut self) -> Result<Graph, Error> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -126,7 +127,26 @@ impl<'g, 'a> Builder<'g, 'a> {
             encoder.cell_ropes.clone_from(&self.graph.cell_ropes);
         }
         self.graph.check(&self.graph.layers)?;
+        self.check_unused()?;
         Ok(self.graph)
+    }
+
+    /// Check that the graph uses the tensors that change what a model computes wherever they are:
+    /// the scale beside each matrix that it uses, and matrices behind the final norm.
+    ///
+    /// # Errors
+    /// [`Error::UnusedTensor`].
+    fn check_unused(&self) -> Result<(), Error> {
+        let is_used = |name: &str| self.known.contains_key(name);
+        let changes_results = |name: &str| match name.strip_suffix(".scale") {
+            Some(matrix) => is_used(&format!("{matrix}.weight")),
+            None => name.starts_with("dense_2.") || name.starts_with("dense_3."),
+        };
+        let mut names = self.gguf.tensors().iter().map(TensorInfo::name);
+        match names.find(|name| changes_results(name) && !is_used(name)) {
+            Some(tensor) => Err(Error::UnusedTensor { tensor: tensor.into() }),
+            None => Ok(()),
+        }
     }
 
     /// Use the names of layer `il` of the stack from now on; operations do not belong to a layer.

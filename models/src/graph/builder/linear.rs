@@ -13,7 +13,9 @@ use crate::{
 use alloc::{format, vec::Vec};
 use core::ops::Range;
 
-/// A product with the matrix `NAME.weight`, plus the vector `NAME.bias` where the file has one.
+/// A product with the matrix `NAME.weight`, times the number `NAME.scale` and plus the vector
+/// `NAME.bias` where the file has them. Ternary weights have the scale, since their format has
+/// none, and so have those in NVFP4, whose own scales reach less far.
 ///
 /// The columns are those of the input. Matrices that lie in one tensor, one below the other or
 /// stacked in a third dimension, are named by the tensor and their [`Cut`].
@@ -96,9 +98,10 @@ pub struct LowRank {
     pub n_rows: usize,
 }
 
-/// A matrix and its bias in the graph.
+/// A matrix, its scale and its bias in the graph.
 struct Found {
     weight: WeightId,
+    scale: Option<WeightId>,
     /// The bias and its first element that is used.
     bias: Option<(WeightId, usize)>,
 }
@@ -148,7 +151,14 @@ impl Builder<'_, '_> {
     /// [`Error::MissingTensor`], [`Error::Shape`], [`Error::NotWeights`] or [`Error::PackedRows`].
     pub fn add_linear(&mut self, residual: Value, x: Value, name: &'static str) -> Result<(), Error> {
         let found = self.find(x, &Linear::new(name, self.width(residual)))?;
-        self.multiply(x, &[(found, residual)], true);
+        if found.scale.is_none() {
+            self.multiply(x, &[(found, residual)], true);
+            return Ok(());
+        }
+        // The scale is none of what the stream holds already.
+        let out = self.value(name, self.width(residual), self.rows(residual));
+        self.multiply(x, &[(found, out)], false);
+        self.add(residual, out);
         Ok(())
     }
 
@@ -210,12 +220,22 @@ impl Builder<'_, '_> {
         let kind = packed_type(&info)?;
         let first = rows.start;
         let weight = self.add_weight(&info, WeightShape::Matrix { rows, n_cols, kind });
+        let scale = self.scale_of(linear.name)?;
         let bias = self.optional_vector(&format!("{}.bias", linear.name), of)?;
-        Ok(Found { weight, bias: bias.map(|bias| (bias, first)) })
+        Ok(Found { weight, scale, bias: bias.map(|bias| (bias, first)) })
+    }
+
+    /// Return the scale of a whole matrix. Architectures use longer vectors of that name otherwise.
+    fn scale_of(&mut self, name: &str) -> Result<Option<WeightId>, Error> {
+        let name = format!("{name}.scale");
+        match self.tensor(&name) {
+            Ok(info) if info.n_elements() == 1 => self.vector(&name, 1).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// Append products of `x` with several matrices: one step for those that take `x` as it is, one
-    /// for those that take it quantised; then the biases.
+    /// for those that take it quantised; then the scales and biases.
     fn multiply(&mut self, x: Value, products: &[(Found, Value)], add: bool) {
         for quantized in [false, true] {
             let group = products.iter().filter(|(found, _)| self.takes_quantized(found.weight) == quantized);
@@ -230,6 +250,10 @@ impl Builder<'_, '_> {
             self.push(step.writing(outs).using(weights));
         }
         for (found, out) in products {
+            if let Some(scale) = found.scale {
+                let step = Step::new("scale", Kind::Scale { factor: 1.0 });
+                self.push(step.changing(*out).using([scale]));
+            }
             if let Some((bias, first)) = found.bias {
                 self.push(Step::new("bias", Kind::Bias { first }).changing(*out).using([bias]));
             }
