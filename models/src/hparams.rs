@@ -63,6 +63,8 @@ pub struct Hparams {
     /// Layers of the decoder of an encoder-decoder.
     pub n_layer_decoder: usize,
     /// Buckets of distances that have relative position biases.
+    /// The function of the networks' gates, as the file names it.
+    pub hidden_activation: Option<String>,
     pub n_bucket: Option<usize>,
     /// The token with which a decoder starts a text.
     pub decoder_start: Option<u32>,
@@ -167,6 +169,7 @@ impl Hparams {
             attn_soft_cap: r.positive_f32("attn_logit_softcapping")?,
             final_soft_cap: r.positive_f32("final_logit_softcapping")?,
             windows: Windows::read(&r, n_block)?,
+            hidden_activation: r.gguf.keys()?.optional::<&str>("hidden_activation")?.map(String::from),
             rope: RopeParams::read(&r)?,
             rope_sections: rotation::sections(&r)?,
             full_attention_interval: r.optional_count("full_attention_interval", MAX_LAYERS)?,
@@ -293,7 +296,13 @@ impl Hparams {
         Error::MissingKey { key: alloc::format!("{}.{key}", self.architecture).into() }
     }
 
-    pub(crate) fn invalid(&self, key: &str, found: usize, wanted: &'static str) -> Error {
+    /// Return the error for a file that says that tokens see all of their text, where the
+    /// architecture has something that goes one way only.
+    pub(crate) fn not_causal(&self) -> Error {
+        self.invalid("attention.causal", false, "true, as all that this architecture can do")
+    }
+
+    pub(crate) fn invalid(&self, key: &str, found: impl core::fmt::Display, wanted: &'static str) -> Error {
         let key = alloc::format!("{}.{key}", self.architecture).into();
         Error::Hparam { key, found: alloc::format!("{found}").into(), wanted }
     }
