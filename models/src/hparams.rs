@@ -26,7 +26,8 @@ use crate::{
     gguf::{Gguf, PerLayer},
     graph::Temperature,
 };
-use alloc::string::String;
+use alloc::{string::String, vec::Vec};
+use experts::ExpertLayers;
 use layers::Layers;
 use reader::{MAX_BUCKETS, MAX_LAYERS, MAX_TAPS, MAX_VOCAB, MAX_WIDTH, Reader};
 
@@ -85,6 +86,8 @@ pub struct Hparams {
     pub rope_sections: Option<[usize; 4]>,
     /// One of so many layers attends to everything, where the file says so; others have a
     /// recurrence in its place.
+    /// True for each layer that rotates queries and keys, where the file says so, `[n_layer]`.
+    pub rope_pattern: Option<Vec<bool>>,
     pub full_attention_interval: Option<usize>,
     recurrent_layers: Option<PerLayer<bool>>,
     /// Latent attention.
@@ -177,6 +180,7 @@ impl Hparams {
             mla: Mla::read(&r, n_head)?,
             // Files of models whose scores do not fall state 0.
             max_alibi_bias: r.f32_unless_0("attention.max_alibi_bias")?,
+            rope_pattern: r.flags("attention.rope_pattern", n_block)?,
             clamp_kqv: r.f32_unless_0("attention.clamp_kqv")?,
             temperature: temperature(&r)?,
             value_scale: r.positive_f32("attention.value_scale")?,

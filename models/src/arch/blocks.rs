@@ -226,8 +226,9 @@ pub(super) fn network_or_experts(
 
 /// Add the network that all tokens go through beside a mixture of experts, if the file has one.
 fn add_shared_network(b: &mut Builder<'_, '_>, h: &Hparams, x: Value, branch: Branch) -> Result<(), Error> {
-    let Some(n_ff) = b.n_rows("ffn_up_shexp.weight") else { return Ok(()) };
-    let shared = Ffn::shared(n_ff);
+    let Some(n_rows) = b.n_rows("ffn_up_shexp.weight") else { return Ok(()) };
+    let is_fused = !b.has("ffn_gate_shexp.weight");
+    let shared = Ffn::shared(if is_fused { n_rows / 2 } else { n_rows });
     if !b.has("ffn_gate_inp_shexp.weight") {
         return shared.add(b, h, x, branch);
     }

@@ -3,6 +3,7 @@
 //!
 //! Embeddings, what is added to the stream, and attention scores have factors, and scores of the
 //! vocabulary a divisor (`embedding_scale`, `residual_scale`, `attention.scale`, `logit_scale`).
+//! `attention.rope_pattern` has an element a layer, 0 for layers that know no positions.
 
 use super::{decoder::Decoder, rope};
 use crate::{
@@ -17,10 +18,13 @@ pub(super) fn decoder(h: &Hparams) -> Decoder {
         embed_scale: h.scales.embedding,
         residual_scale: h.scales.residual,
         logit_scale: 1.0 / h.scales.logit,
-        rope: |b, h, layer, pairs| match h.rope.finetuned {
-            // Files say by this odd key if queries and keys are rotated.
-            Some(false) => Ok(None),
-            _ => rope::of_layer(b, h, layer, pairs).map(Some),
+        rope: |b, h, layer, pairs| {
+            let rotates = match &h.rope_pattern {
+                Some(pattern) => pattern.get(layer.il) == Some(&true),
+                // Files without a pattern say by this odd key if queries and keys are rotated.
+                None => h.rope.finetuned != Some(false),
+            };
+            rotates.then(|| rope::of_layer(b, h, layer, pairs)).transpose()
         },
         ..Decoder::LLAMA
     }

@@ -96,6 +96,21 @@ impl<'g, 'a> Reader<'g, 'a> {
         il: usize,
     ) -> Result<Option<usize>, Error> {
         match all.and_then(|all| all.at(il)) {
+    /// Return the truth value of each layer, if the file has the key: an array of such, or of
+    /// numbers.
+    pub(super) fn flags(&self, key: &'static str, n_block: usize) -> Result<Option<Vec<bool>>, Error> {
+        let keys = self.gguf.keys()?;
+        let Some(entry) = keys.entry(key) else { return Ok(None) };
+        let flags = match Vec::<bool>::from_value(&entry.value) {
+            Ok(flags) => flags,
+            Err(_) => entry.read::<Vec<u32>>()?.iter().map(|&n| n != 0).collect(),
+        };
+        match flags.len() == n_block {
+            true => Ok(Some(flags)),
+            false => Err(self.invalid(key, flags.len(), "one element for every layer")),
+        }
+    }
+
             Some(n) if n > limit => Err(self.invalid(key, n, "a number up to the largest this engine takes")),
             Some(0) if !zero => Err(self.invalid(key, 0, "a number from 1 to the largest this engine takes")),
             n => Ok(n.map(|n| n as usize)),

@@ -1,10 +1,7 @@
 //! Sliding windows: the layers that see the last tokens only.
 
 use super::reader::Reader;
-use crate::{
-    error::Error,
-    gguf::{FromValue, Value},
-};
+use crate::{error::Error, gguf::Value};
 use alloc::vec::Vec;
 
 /// Sliding windows, as far as the file states them.
@@ -75,15 +72,7 @@ impl Windows {
         let pattern = match keys.entry(PATTERN) {
             None => None,
             Some(entry) if matches!(entry.value, Value::Array(_)) => {
-                // Writers store truth values or numbers.
-                let layers = match Vec::<bool>::from_value(&entry.value) {
-                    Ok(layers) => layers,
-                    Err(_) => entry.read::<Vec<u32>>()?.iter().map(|&n| n != 0).collect(),
-                };
-                if layers.len() != n_layer {
-                    return Err(r.invalid(PATTERN, layers.len(), "one element for every layer"));
-                }
-                Some(Pattern::Each(layers))
+                r.flags(PATTERN, n_layer)?.map(Pattern::Each)
             }
             Some(entry) => Some(Pattern::Every(entry.read()?)),
         };
