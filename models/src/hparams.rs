@@ -322,10 +322,10 @@ fn n_layer(r: &Reader<'_, '_>, n_block: usize) -> Result<usize, Error> {
     }
 }
 
-/// Return the growth of queries. It begins behind the context of the training, unless the file says
-/// otherwise.
+/// Return the growth of queries; none if the file says 0. It begins behind the context of the
+/// training, unless the file says otherwise.
 fn temperature(r: &Reader<'_, '_>) -> Result<Option<Temperature>, Error> {
-    let Some(scale) = r.positive_f32("attention.temperature_scale")? else { return Ok(None) };
+    let Some(scale) = r.f32_unless_0("attention.temperature_scale")? else { return Ok(None) };
     let floor_scale = match r.optional_count("attention.temperature_length", i32::MAX as u32)? {
         Some(n) => n as u32,
         None => rotation::n_ctx_orig(r)?,
