@@ -71,6 +71,8 @@ pub struct Hparams {
     pub decoder_start: Option<u32>,
     /// Pooling of an encoder's embeddings, unless the context says otherwise.
     pub pooling: Pooling,
+    /// True if tokens see those before them only, false if they see all of their text.
+    pub is_causal: bool,
     /// Factor of attention scores, where the file states one.
     pub f_attention_scale: Option<f32>,
     /// Attention scores become `cap * tanh(score / cap)`, where an architecture says so.
@@ -171,6 +173,7 @@ impl Hparams {
             f_attention_scale: r.positive_f32("attention.scale")?,
             attn_soft_cap: r.positive_f32("attn_logit_softcapping")?,
             final_soft_cap: r.positive_f32("final_logit_softcapping")?,
+            is_causal: r.gguf.keys()?.optional("attention.causal")?.unwrap_or(true),
             windows: Windows::read(&r, n_block)?,
             hidden_activation: r.gguf.keys()?.optional::<&str>("hidden_activation")?.map(String::from),
             rope: RopeParams::read(&r)?,

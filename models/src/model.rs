@@ -6,7 +6,7 @@ use crate::{
     error::Error,
     fingerprint::{fingerprint, of_long_context},
     gguf::{Gguf, TensorInfo, read_stream},
-    graph::{Builder, Graph},
+    graph::{Builder, Graph, Head},
     hparams::Hparams,
     nearest::Nearest,
     vocab::Vocab,
@@ -214,7 +214,11 @@ impl Model {
         let hparams = Hparams::read(gguf)?;
         let mut builder = Builder::new(gguf);
         (arch.build)(&mut builder, &hparams)?;
-        Ok((hparams, builder.finish()?))
+        let graph = builder.finish()?;
+        if !hparams.is_causal && graph.head() == Head::Logits {
+            return Err(hparams.not_causal());
+        }
+        Ok((hparams, graph))
     }
 
     /// Return the sizes and constants.

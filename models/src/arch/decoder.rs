@@ -214,15 +214,17 @@ impl Decoder {
     pub(super) const GPT: Self =
         Decoder { norm: blocks::layer_norm, feed_forward: blocks::gelu_network, ..Self::SPLIT };
 
-    /// Describe the model.
+    /// Describe the model. It is an encoder where the file says so, too: embedding models are made
+    /// of decoders of any family.
     pub(super) fn build(&self, b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
-        let mut x = blocks::embed_scaled(b, h, self.embed_scale)?;
-        (self.embedded)(b, h, x)?;
-        for layer in h.layers_by(self.pattern.clone()) {
-            x = self.layer(b, h, &layer, x)?;
+        let choices = Decoder { is_encoder: self.is_encoder || !h.is_causal, ..self.clone() };
+        let mut x = blocks::embed_scaled(b, h, choices.embed_scale)?;
+        (choices.embedded)(b, h, x)?;
+        for layer in h.layers_by(choices.pattern.clone()) {
+            x = choices.layer(b, h, &layer, x)?;
             b.end_layer(x);
         }
-        self.head(b, h, x)
+        choices.head(b, h, x)
     }
 
     /// Describe the final norm and, unless embeddings are the output, the scores of the vocabulary.
@@ -230,9 +232,9 @@ impl Decoder {
         b.head();
         let x = b.norm(x, (self.norm)(h, self.output_norm))?;
         if self.is_encoder {
+            let x = dense(b, h, x)?;
             b.embeddings(x);
             return Ok(());
-            let x = dense(b, h, x)?;
         }
         if self.logit_scale != 1.0 {
             b.scale_for_logits(x, self.logit_scale);
@@ -251,6 +253,8 @@ impl Decoder {
         let attends = (self.attends)(h, layer);
         let rope = if attends { (self.rope)(b, h, layer, self.pairs)? } else { None };
         match (self.shares)(h, layer, &self.pattern) {
+            // Recurrences go one way, and nothing is kept that another layer could share.
+            owner if self.is_encoder && (owner.is_some() || !attends) => return Err(h.not_causal()),
             Some(owner) => b.sharing_layer(owner),
             None if attends => {
                 let window = layer.window.map(self.window);
