@@ -63,9 +63,9 @@ pub struct Hparams {
     pub norm_eps: f32,
     /// Layers of the decoder of an encoder-decoder.
     pub n_layer_decoder: usize,
-    /// Buckets of distances that have relative position biases.
     /// The function of the networks' gates, as the file names it.
     pub hidden_activation: Option<String>,
+    /// Buckets of distances that have relative position biases.
     pub n_bucket: Option<usize>,
     /// The token with which a decoder starts a text.
     pub decoder_start: Option<u32>,
@@ -86,10 +86,10 @@ pub struct Hparams {
     /// Pairs of dimensions that turn by time, height, width and a fourth coordinate, where
     /// positions have axes.
     pub rope_sections: Option<[usize; 4]>,
-    /// One of so many layers attends to everything, where the file says so; others have a
-    /// recurrence in its place.
     /// True for each layer that rotates queries and keys, where the file says so, `[n_layer]`.
     pub rope_pattern: Option<Vec<bool>>,
+    /// One of so many layers attends to everything, where the file says so; others have a
+    /// recurrence in its place.
     pub full_attention_interval: Option<usize>,
     recurrent_layers: Option<PerLayer<bool>>,
     /// Latent attention.
@@ -106,8 +106,9 @@ pub struct Hparams {
     pub has_parallel_residual: Option<bool>,
     /// Width of the embeddings that each layer has of its own.
     pub n_embd_per_layer: Option<usize>,
-    /// Mixture of experts.
+    /// Mixture of experts; [`Hparams::experts_of`] has the numbers of a layer.
     pub experts: Option<Experts>,
+    expert_layers: Option<ExpertLayers>,
     /// Factors of the residual stream.
     pub scales: Scales,
     /// State-space layers.
@@ -156,6 +157,7 @@ impl Hparams {
         let n_bucket = n_bucket(&r, n_block)?;
         let layers = Layers::read(&r, n_embd, n_layer, n_block)?;
         let n_ff = layers.full.iter().map(|layer| layer.n_ff).fold(0, usize::max);
+        let (experts, expert_layers) = Experts::read(&r, n_ff, n_block)?.unzip();
         let n_head = layers.full.iter().map(|layer| layer.n_head).fold(0, usize::max);
         Ok(Hparams {
             architecture: r.architecture.into(),
@@ -167,29 +169,30 @@ impl Hparams {
             norm_rms_eps: r.positive_f32("attention.layer_norm_rms_epsilon")?.unwrap_or(1e-5),
             norm_eps: r.positive_f32("attention.layer_norm_epsilon")?.unwrap_or(1e-5),
             n_layer_decoder: r.optional_count("decoder_block_count", MAX_LAYERS)?.unwrap_or(n_block),
+            hidden_activation: r.gguf.keys()?.optional::<&str>("hidden_activation")?.map(String::from),
             n_bucket,
             decoder_start: r.gguf.keys()?.optional::<u32>("decoder_start_token_id")?,
             pooling: Pooling::read(&r)?,
+            is_causal: r.gguf.keys()?.optional("attention.causal")?.unwrap_or(true),
             f_attention_scale: r.positive_f32("attention.scale")?,
             attn_soft_cap: r.positive_f32("attn_logit_softcapping")?,
             final_soft_cap: r.positive_f32("final_logit_softcapping")?,
-            is_causal: r.gguf.keys()?.optional("attention.causal")?.unwrap_or(true),
             windows: Windows::read(&r, n_block)?,
-            hidden_activation: r.gguf.keys()?.optional::<&str>("hidden_activation")?.map(String::from),
             rope: RopeParams::read(&r)?,
             rope_sections: rotation::sections(&r)?,
+            rope_pattern: r.flags("attention.rope_pattern", n_block)?,
             full_attention_interval: r.optional_count("full_attention_interval", MAX_LAYERS)?,
             recurrent_layers: r.per_layer("attention.recurrent_layers", n_block)?,
             mla: Mla::read(&r, n_head)?,
             // Files of models whose scores do not fall state 0.
             max_alibi_bias: r.f32_unless_0("attention.max_alibi_bias")?,
-            rope_pattern: r.flags("attention.rope_pattern", n_block)?,
             clamp_kqv: r.f32_unless_0("attention.clamp_kqv")?,
             temperature: temperature(&r)?,
             value_scale: r.positive_f32("attention.value_scale")?,
             has_parallel_residual: r.gguf.keys()?.optional("use_parallel_residual")?,
             n_embd_per_layer: n_embd_per_layer(&r, n_layer)?,
-            experts: Experts::read(&r, n_ff)?,
+            experts,
+            expert_layers,
             scales: Scales {
                 embedding: r.positive_f32("embedding_scale")?.unwrap_or(1.0),
                 residual: r.positive_f32("residual_scale")?.unwrap_or(1.0),
@@ -290,12 +293,12 @@ impl Hparams {
         self.mla.ok_or_else(|| self.missing("attention.kv_lora_rank"))
     }
 
-    /// Return the mixture of experts of an architecture that needs one.
+    /// Return the mixture of experts of a layer in an architecture that needs one.
     ///
     /// # Errors
     /// [`Error::MissingKey`] if the file has none.
-    pub fn experts(&self) -> Result<Experts, Error> {
-        self.experts.ok_or_else(|| self.missing("expert_count"))
+    pub fn experts(&self, layer: &LayerHparams) -> Result<Experts, Error> {
+        self.experts_of(layer).ok_or_else(|| self.missing("expert_count"))
     }
 
     /// Return the error for a key that the architecture needs and the file lacks.

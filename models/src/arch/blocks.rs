@@ -210,7 +210,7 @@ pub(super) fn network_or_experts(
     branch: Branch,
     routing: Routing,
 ) -> Result<(), Error> {
-    let Some(experts) = h.experts.filter(|_| b.has("ffn_gate_inp.weight")) else {
+    let Some(experts) = h.experts_of(layer).filter(|_| b.has("ffn_gate_inp.weight")) else {
         return Ffn::of_layer(layer).add(b, h, x, branch);
     };
     let mixture = mixture(&experts, routing);

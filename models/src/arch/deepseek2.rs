@@ -81,7 +81,7 @@ mod tests {
         }
         let bytes = writer.to_bytes();
         let h = Hparams::read(&Gguf::parse(&bytes).unwrap()).unwrap();
-        blocks::mixture(&h.experts().unwrap(), routing(&h)).routing.gating
+        blocks::mixture(&h.experts.unwrap(), routing(&h)).routing.gating
     }
 
     #[test]

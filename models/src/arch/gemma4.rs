@@ -32,7 +32,7 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
         scores: |h, _| Scores::scaled(h.f_attention_scale.unwrap_or(1.0)),
         attention,
         feed_forward: |b, h, layer, x, branch| {
-            let Some(experts) = h.experts.filter(|_| b.has("ffn_gate_inp.weight")) else {
+            let Some(experts) = h.experts_of(layer).filter(|_| b.has("ffn_gate_inp.weight")) else {
                 return blocks::gelu_gated_network(b, h, layer, x, branch);
             };
             let y = Ffn { activation: Activation::Gelu, ..Ffn::of_layer(layer) }.result(b, h, x)?;

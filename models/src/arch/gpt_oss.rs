@@ -17,9 +17,9 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
     let decoder = Decoder {
         ffn_norm: Some("post_attention_norm"),
         pattern: Pattern::Every(2),
-        feed_forward: |b, h, _, x, branch| {
+        feed_forward: |b, h, layer, x, branch| {
             let routing = Routing { gating: Gating::SoftmaxOfChosen, ..Routing::PLAIN };
-            let mixture = blocks::mixture(&h.experts()?, routing);
+            let mixture = blocks::mixture(&h.experts(layer)?, routing);
             branch.add_mixture(b, x, Mixture { network: ExpertNetwork::ClampedSwish, ..mixture })
         },
         ..Decoder::SPLIT

@@ -54,7 +54,7 @@ fn network(
     x: Value,
     stream: Value,
 ) -> Result<(), Error> {
-    let Some(experts) = h.experts.filter(|_| b.has("ffn_gate_inp.weight")) else {
+    let Some(experts) = h.experts_of(layer).filter(|_| b.has("ffn_gate_inp.weight")) else {
         return blocks::squared_relu_network(b, h, layer, x, Branch::to(stream));
     };
     add_experts(b, &experts, x, stream)?;

@@ -23,7 +23,7 @@ pub(super) fn build_plain(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Er
 /// Describe version 2.
 pub(super) fn build_experts(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
     let encoder = encoder(|b, h, layer, x, branch| {
-        let Some(experts) = h.experts.filter(|_| b.has("ffn_gate_inp.weight")) else {
+        let Some(experts) = h.experts_of(layer).filter(|_| b.has("ffn_gate_inp.weight")) else {
             return blocks::gelu_network(b, h, layer, x, branch);
         };
         let network = ExpertNetwork::Plain(Activation::Gelu);

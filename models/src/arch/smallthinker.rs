@@ -21,8 +21,8 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
         pattern: Pattern::FirstOf(4),
         rope: rope::of_windowed,
         routes_early: true,
-        feed_forward: |b, h, _, x, branch| {
-            let mixture = blocks::mixture(&h.experts()?, Routing::RENORMALISED);
+        feed_forward: |b, h, layer, x, branch| {
+            let mixture = blocks::mixture(&h.experts(layer)?, Routing::RENORMALISED);
             branch.add_mixture(b, x, Mixture { network: ExpertNetwork::Gated(Activation::Relu), ..mixture })
         },
         ..Decoder::SPLIT

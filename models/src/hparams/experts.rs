@@ -1,8 +1,10 @@
 //! Sizes and routing of a mixture of experts.
 
 use super::reader::{MAX_LAYERS, MAX_WIDTH, Reader};
+use super::{Hparams, LayerHparams};
 use crate::{
     error::Error,
+    gguf::PerLayer,
     graph::{ExpertGroups, Gating},
 };
 
@@ -20,9 +22,9 @@ use crate::{
 pub struct Experts {
     /// Experts of a layer.
     pub n_expert: usize,
-    /// Experts chosen for a token.
+    /// Experts chosen for a token; where layers differ, the most.
     pub n_used: usize,
-    /// Width of each expert.
+    /// Width of each expert; where layers differ, the largest.
     pub n_ff: usize,
     /// The function of the router's logits; none: the architecture knows.
     pub gating: Option<Gating>,
@@ -35,11 +37,35 @@ pub struct Experts {
     pub groups: Option<ExpertGroups>,
 }
 
+const WIDTH: &str = "expert_feed_forward_length";
+const USED: &str = "expert_used_count";
+
+/// The numbers of experts that may differ from layer to layer.
+#[derive(Clone, Debug)]
+pub(super) struct ExpertLayers {
+    n_used: PerLayer<u32>,
+    n_ff: Option<PerLayer<u32>>,
+}
+
+impl Hparams {
+    /// Return the mixture of experts of a layer, if the model has any there.
+    pub fn experts_of(&self, layer: &LayerHparams) -> Option<Experts> {
+        let (experts, own) = (self.experts?, self.expert_layers.as_ref()?);
+        let n_ff = own.n_ff.as_ref().and_then(|all| all.at(layer.il)).map_or(experts.n_ff, |n| n as usize);
+        let n_used = own.n_used.at(layer.il).filter(|&n| n > 0)? as usize;
+        Some(Experts { n_used, n_ff, ..experts })
+    }
+}
+
 impl Experts {
-    /// Read the sizes, if the file has experts, which are `n_ff` wide unless it states a width of
-    /// their own.
-    pub(super) fn read(r: &Reader<'_, '_>, n_ff: usize) -> Result<Option<Self>, Error> {
-        const WIDTH: &str = "expert_feed_forward_length";
+    /// Read the sizes, if the file has experts. Old files do not state their width: it is that of
+    /// their matrices, or `n_ff`. Lists have an element for each of `n_block` layers, 0 for those
+    /// without experts.
+    pub(super) fn read(
+        r: &Reader<'_, '_>,
+        n_ff: usize,
+        n_block: usize,
+    ) -> Result<Option<(Self, ExpertLayers)>, Error> {
         let keys = r.gguf.keys()?;
         let Some(n_expert) = keys.optional::<u32>("expert_count")?.filter(|&n| n > 0) else {
             return Ok(None);
@@ -47,13 +73,18 @@ impl Experts {
         if n_expert > MAX_LAYERS {
             return Err(r.invalid("expert_count", n_expert, "at most 4096 experts"));
         }
-        let (key, n_ff) = match r.optional_count(WIDTH, MAX_WIDTH)? {
+        let layers = ExpertLayers {
+            n_used: r.per_layer(USED, n_block)?.ok_or_else(|| r.missing(USED))?,
+            n_ff: r.per_layer(WIDTH, n_block)?,
+        };
+        let (key, n_ff) = match widest(r, &layers, n_block)? {
             Some(n) => (WIDTH, n),
-            None => ("feed_forward_length", n_ff),
+            None => ("feed_forward_length", width_of_matrices(r).unwrap_or(n_ff)),
         };
         r.product(key, n_expert as usize, n_ff)?;
-        let n_used = r.count_of_all("expert_used_count", "expert_count", n_expert)?;
-        Ok(Some(Experts {
+        let most = (0..n_block).filter_map(|il| layers.n_used.at(il)).fold(0, u32::max);
+        let n_used = r.of_all(USED, "expert_count", most, n_expert)?;
+        let experts = Experts {
             n_expert: n_expert as usize,
             n_used,
             n_ff,
@@ -65,8 +96,25 @@ impl Experts {
                 Some(scale) => scale,
             },
             groups: groups(r, n_expert, n_used)?,
-        }))
+        };
+        Ok(Some((experts, layers)))
     }
+}
+
+/// Return the largest width that the file states for experts, if it states any.
+fn widest(r: &Reader<'_, '_>, layers: &ExpertLayers, n_block: usize) -> Result<Option<usize>, Error> {
+    let zero = matches!(layers.n_ff, Some(PerLayer::Each(_)));
+    let mut widest = None;
+    for il in 0..n_block {
+        widest = widest.max(r.count_of((WIDTH, MAX_WIDTH, zero), layers.n_ff.as_ref(), il)?);
+    }
+    Ok(widest)
+}
+
+/// Return the columns of the first stack of experts' down matrices.
+fn width_of_matrices(r: &Reader<'_, '_>) -> Option<usize> {
+    let mut tensors = r.gguf.tensors().iter();
+    tensors.find(|tensor| tensor.name().ends_with(".ffn_down_exps.weight"))?.shape().last().copied()
 }
 
 fn gating(r: &Reader<'_, '_>) -> Result<Option<Gating>, Error> {

@@ -169,7 +169,12 @@ impl Layers {
         const N_FF: &str = "feed_forward_length";
         let heads = r.per_layer::<u32>(HEADS, n_block)?.ok_or_else(|| r.missing(HEADS))?;
         let heads_kv = r.per_layer::<u32>(HEADS_KV, n_block)?;
-        let n_ff = r.per_layer::<u32>(N_FF, n_block)?.ok_or_else(|| r.missing(N_FF))?;
+        let n_ff = match r.per_layer::<u32>(N_FF, n_block)? {
+            Some(n_ff) => n_ff,
+            // Files of models whose layers all have experts may lack the key.
+            None if r.gguf.keys()?.entry("expert_count").is_some() => PerLayer::Same(0),
+            None => return Err(r.missing(N_FF)),
+        };
         let n_shared = match r.gguf.keys()?.optional::<u32>(SHARED)? {
             Some(n) if n >= n_layer as u32 => return Err(r.invalid(SHARED, n, "less than block_count")),
             // Only some families have the key.

@@ -59,13 +59,22 @@ impl<'g, 'a> Reader<'g, 'a> {
         other: &'static str,
         most: u32,
     ) -> Result<usize, Error> {
-        match self.gguf.keys()?.required::<u32>(key)? {
-            n if (1..=most).contains(&n) => Ok(n as usize),
-            found => {
-                let full = |key| alloc::format!("{}.{key}", self.architecture).into();
-                Err(Error::OfAll { key: full(key), found, other: full(other), limit: most })
-            }
+        self.of_all(key, other, self.gguf.keys()?.required::<u32>(key)?, most)
+    }
+
+    /// Return `found`, the number that `key` states, if it is 1 to `most`, which `other` states.
+    pub(super) fn of_all(
+        &self,
+        key: &'static str,
+        other: &'static str,
+        found: u32,
+        most: u32,
+    ) -> Result<usize, Error> {
+        if (1..=most).contains(&found) {
+            return Ok(found as usize);
         }
+        let full = |key| alloc::format!("{}.{key}", self.architecture).into();
+        Err(Error::OfAll { key: full(key), found, other: full(other), limit: most })
     }
 
     /// Check that `n` things of `width` each, the last stated by `key`, are at most
@@ -87,15 +96,6 @@ impl<'g, 'a> Reader<'g, 'a> {
         self.gguf.keys()?.per_layer::<T>(key, n_block as u32)
     }
 
-    /// Return the number of layer `il` of what [`Reader::per_layer`] read; errors as
-    /// [`Reader::optional_count`], but 0 is a number if `zero` is.
-    pub(super) fn count_of(
-        &self,
-        (key, limit, zero): (&'static str, u32, bool),
-        all: Option<&PerLayer<u32>>,
-        il: usize,
-    ) -> Result<Option<usize>, Error> {
-        match all.and_then(|all| all.at(il)) {
     /// Return the truth value of each layer, if the file has the key: an array of such, or of
     /// numbers.
     pub(super) fn flags(&self, key: &'static str, n_block: usize) -> Result<Option<Vec<bool>>, Error> {
@@ -111,6 +111,15 @@ impl<'g, 'a> Reader<'g, 'a> {
         }
     }
 
+    /// Return the number of layer `il` of what [`Reader::per_layer`] read; errors as
+    /// [`Reader::optional_count`], but 0 is a number if `zero` is.
+    pub(super) fn count_of(
+        &self,
+        (key, limit, zero): (&'static str, u32, bool),
+        all: Option<&PerLayer<u32>>,
+        il: usize,
+    ) -> Result<Option<usize>, Error> {
+        match all.and_then(|all| all.at(il)) {
             Some(n) if n > limit => Err(self.invalid(key, n, "a number up to the largest this engine takes")),
             Some(0) if !zero => Err(self.invalid(key, 0, "a number from 1 to the largest this engine takes")),
             n => Ok(n.map(|n| n as usize)),
