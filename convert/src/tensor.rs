@@ -356,4 +356,21 @@ impl Tensor {
         let node = Node::BlockScaled { of: self.clone(), scales: scales.clone(), block };
         Ok(Self { half: false, ..self.of(self.shape.clone(), node) })
     }
+
+    /// Multiply by factors of outer dimensions: one for all elements, for each row, or for each
+    /// expert. Trailing dimensions of 1 of `scales` do not count.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if the factors are none of these, or there are no elements.
+    pub(crate) fn outer_scaled(&self, scales: &Self) -> Result<Self, Error> {
+        let n_outer = scales.shape.iter().rposition(|&dim| dim != 1).map_or(0, |last| last + 1);
+        let outer = scales.shape.iter().take(n_outer);
+        let fits = n_outer <= self.shape.len() && outer.eq(self.shape.iter().take(n_outer));
+        let n = scales.n_elements();
+        let Some(size) = self.n_elements().checked_div(n).filter(|_| fits) else {
+            return Err(scales.misfit(format!("one scale, or one for each row of {:?}", self.shape)));
+        };
+        let scaled = self.reshape(&[n, size])?.block_scaled(&scales.reshape(&[n, 1])?, [1, size])?;
+        scaled.reshape(&self.shape)
+    }
 }

@@ -1,0 +1,167 @@
+//! Folders that say what published ones do in their own ways: each becomes the file of an equal folder
+//! in the usual way.
+
+use std::fs;
+use std::path::PathBuf;
+
+use backstitch_convert::{Error, Options, OutType, Plan};
+use backstitch_models::Model;
+use backstitch_models::gguf::{Gguf, TensorInfo};
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+
+/// Width of the models, also of their keys and values; the heads of queries have 8 dimensions.
+const WIDTH: usize = 16;
+
+/// A tensor of a folder: name, shape, values.
+type Stored = (String, Vec<usize>, Vec<f32>);
+
+/// A folder to be converted.
+struct Made {
+    temp: TempDir,
+    folder: PathBuf,
+}
+
+impl Made {
+    /// Write a folder with a vocabulary of four tokens.
+    fn new(config: &Value, tensors: &[Stored]) -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        // The name of the folder becomes that of the model.
+        let folder = temp.path().join("model");
+        fs::create_dir(&folder).unwrap();
+        let made = Self { temp, folder };
+        made.write("config.json", config.to_string());
+        let tensors = tensors.iter().map(|(name, shape, values)| {
+            let bytes = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+            (name.clone(), "F32", shape.clone(), bytes)
+        });
+        made.write("model.safetensors", safetensors(tensors.collect()));
+        let tokenizer = json!({
+            "pre_tokenizer": { "type": "ByteLevel", "use_regex": true },
+            "model": { "type": "BPE", "vocab": { "a": 0, "b": 1, "ab": 2, "c": 3 }, "merges": ["a b"] },
+        });
+        made.write("tokenizer.json", tokenizer.to_string());
+        made
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        fs::write(self.folder.join(name), content).unwrap();
+    }
+
+    fn plan(&self) -> Result<Plan, Error> {
+        Plan::of_folder(&self.folder, &Options { out_type: OutType::F32, pre_tokenizer: None })
+    }
+
+    fn convert(&self) -> Vec<u8> {
+        assert!(self.temp.path().is_dir());
+        let (mut plan, mut bytes) = (self.plan().unwrap(), Vec::new());
+        plan.write(&mut bytes, |_, _| {}).unwrap();
+        bytes
+    }
+}
+
+/// Return the bytes of a safetensors file: name, type, shape and data of each tensor.
+fn safetensors(tensors: Vec<(String, &str, Vec<usize>, Vec<u8>)>) -> Vec<u8> {
+    let (mut header, mut data) = (Map::new(), Vec::new());
+    for (name, dtype, shape, bytes) in tensors {
+        let offsets = [data.len(), data.len() + bytes.len()];
+        header.insert(name, json!({ "dtype": dtype, "shape": shape, "data_offsets": offsets }));
+        data.extend(bytes);
+    }
+    let header = Value::Object(header).to_string();
+    [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &data].concat()
+}
+
+/// Return the numbers of a model of a class with one layer, and more.
+fn config(class: &str, more: Value) -> Value {
+    let mut config = json!({
+        "architectures": [class], "num_hidden_layers": 1, "hidden_size": WIDTH, "intermediate_size": 24,
+        "num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 64,
+        "rms_norm_eps": 1e-5, "rope_theta": 1e4, "vocab_size": 4,
+    });
+    let Value::Object(more) = more else { panic!("{more} is no object") };
+    config.as_object_mut().unwrap().extend(more);
+    config
+}
+
+/// Make a tensor whose values depend on its shape and a seed.
+fn tensor(name: &str, shape: &[usize], seed: usize) -> Stored {
+    let n: usize = shape.iter().product();
+    let values = (0..n).map(|i| ((i * 7 + seed * 13) % 31) as f32 / 16.0 - 1.0).collect();
+    (name.into(), shape.into(), values)
+}
+
+/// Return the tensors of a layer's attention and norms, and those outside of layers.
+fn attention() -> Vec<Stored> {
+    let layer = |name: &str, shape: &[usize], seed| tensor(&format!("model.layers.0.{name}"), shape, seed);
+    vec![
+        tensor("model.embed_tokens.weight", &[4, WIDTH], 1),
+        tensor("model.norm.weight", &[WIDTH], 2),
+        layer("input_layernorm.weight", &[WIDTH], 3),
+        layer("post_attention_layernorm.weight", &[WIDTH], 4),
+        layer("self_attn.q_proj.weight", &[WIDTH, WIDTH], 5),
+        layer("self_attn.k_proj.weight", &[WIDTH, WIDTH], 6),
+        layer("self_attn.v_proj.weight", &[WIDTH, WIDTH], 7),
+        layer("self_attn.o_proj.weight", &[WIDTH, WIDTH], 8),
+    ]
+}
+
+/// Return the tensors of a layer with a gated network of 24 neurons, whose names begin so.
+fn network() -> Vec<Stored> {
+    let layer =
+        |name: &str, shape: &[usize], seed| tensor(&format!("model.layers.0.mlp.{name}"), shape, seed);
+    vec![
+        layer("gate_proj.weight", &[24, WIDTH], 9),
+        layer("up_proj.weight", &[24, WIDTH], 10),
+        layer("down_proj.weight", &[WIDTH, 24], 11),
+    ]
+}
+
+/// Check that two files hold the same keys and tensors, in whatever order, and are models.
+fn expect_same(ours: &[u8], wanted: &[u8]) {
+    let (one, other) = (Gguf::parse(ours).unwrap(), Gguf::parse(wanted).unwrap());
+    let keys = |gguf: &Gguf<'_>| {
+        let mut keys: Vec<String> = gguf.metadata().iter().map(|entry| format!("{entry:?}")).collect();
+        keys.sort();
+        keys
+    };
+    assert_eq!(keys(&one), keys(&other));
+    let tensors = |gguf: &Gguf<'_>| {
+        let entry = |tensor: &TensorInfo<'_>| {
+            (tensor.name().to_owned(), tensor.shape().to_vec(), gguf.tensor_data(tensor).to_vec())
+        };
+        let mut tensors: Vec<_> = gguf.tensors().iter().map(entry).collect();
+        tensors.sort();
+        tensors
+    };
+    assert!(tensors(&one) == tensors(&other));
+    assert!(Model::from_bytes(ours).is_ok());
+}
+
+#[test]
+fn matrices_of_8_bits_with_one_scale_are_multiplied_by_it() {
+    const SCALE: f32 = 0.375;
+    let mut tensors = [attention(), network()].concat();
+    let mut scaled = Vec::new();
+    for (name, shape, values) in &mut tensors {
+        if shape.len() == 1 || !name.contains(".layers.") {
+            let bytes = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+            scaled.push((name.clone(), "F32", shape.clone(), bytes));
+            continue;
+        }
+        // 1 and -1 in 8 bits.
+        let bytes = values.iter().map(|x| if *x < 0.0 { 0xb8 } else { 0x38 }).collect();
+        scaled.push((name.clone(), "F8_E4M3", shape.clone(), bytes));
+        scaled.push((format!("{name}_scale_inv"), "F32", vec![], SCALE.to_le_bytes().into()));
+        let of_inputs = name.replace(".weight", ".activation_scale");
+        scaled.push((of_inputs, "F32", vec![], 2f32.to_le_bytes().into()));
+        values.iter_mut().for_each(|x| *x = if *x < 0.0 { -SCALE } else { SCALE });
+    }
+    let quantization = json!({ "quantization_config": {
+        "activation_scheme": "static", "quant_method": "fp8", "weight_block_size": null,
+    } });
+    let ours = Made::new(&config("LlamaForCausalLM", quantization), &[]);
+    ours.write("model.safetensors", safetensors(scaled));
+    let wanted = Made::new(&config("LlamaForCausalLM", json!({})), &tensors);
+    expect_same(&ours.convert(), &wanted.convert());
+}
