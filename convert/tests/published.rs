@@ -138,6 +138,38 @@ fn expect_same(ours: &[u8], wanted: &[u8]) {
     assert!(Model::from_bytes(ours).is_ok());
 }
 
+/// Return the bytes of a SentencePiece model of a few pieces.
+fn sentencepiece() -> Vec<u8> {
+    let pieces = [("<unk>", 2), ("<s>", 3), ("</s>", 3), ("\u{2581}a", 1)];
+    let piece = |(text, kind): (&str, u8)| {
+        let message = [&[0x0a, text.len() as u8], text.as_bytes(), &[0x18, kind]].concat();
+        [&[0x0a, message.len() as u8][..], &message].concat()
+    };
+    pieces.into_iter().flat_map(piece).collect()
+}
+
+#[test]
+fn gemma_3_without_a_vocabulary_size_has_that_of_its_class() {
+    const N_TOKENS: usize = 262_208;
+    let text = json!({
+        "hidden_size": 2, "intermediate_size": 4, "num_hidden_layers": 1, "sliding_window": 16,
+        "rope_scaling": { "factor": 8.0, "rope_type": "linear" },
+    });
+    let config = json!({ "architectures": ["Gemma3ForConditionalGeneration"], "text_config": text });
+    let tensors = [
+        tensor("language_model.model.embed_tokens.weight", &[N_TOKENS, 2], 1),
+        tensor("language_model.model.layers.0.input_layernorm.weight", &[2], 2),
+        tensor("vision_tower.vision_model.embeddings.patch_embedding.weight", &[2], 3),
+    ];
+    let made = Made::new(&config, &tensors);
+    made.write("tokenizer.model", sentencepiece());
+    let bytes = made.convert();
+    let gguf = Gguf::parse(&bytes).unwrap();
+    let tokens = gguf.required::<&[&str]>("tokenizer.ggml.tokens").unwrap();
+    assert_eq!((tokens.len(), tokens[3], tokens[4]), (N_TOKENS, "\u{2581}a", "[PAD4]"));
+    assert_eq!(gguf.tensor("token_embd.weight").unwrap().shape(), [N_TOKENS, 2]);
+}
+
 #[test]
 fn matrices_of_8_bits_with_one_scale_are_multiplied_by_it() {
     const SCALE: f32 = 0.375;

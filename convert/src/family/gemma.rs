@@ -47,6 +47,7 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         classes: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
         architecture: "gemma3",
+        prepare: vocabulary_size,
         metadata: third,
         rename: |_, name| Some(name),
         names: &[ATTENTION, QK_NORM, SANDWICH_NORMS, GATED],
@@ -99,6 +100,16 @@ fn second(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     meta.set_own("attn_logit_softcapping", config.need_float(&["attn_logit_softcapping"])?);
     meta.set_own("final_logit_softcapping", config.need_float(&["final_logit_softcapping"])?);
     meta.set_own("attention.sliding_window", config.need(&["sliding_window"])?);
+    Ok(())
+}
+
+/// Set the number of tokens of Gemma 3 where the file leaves it out.
+fn vocabulary_size(config: &mut Config) -> Result<(), Error> {
+    /// Rows of the embedding of the published models: the tokens of their files, and padding.
+    const N_TOKENS: u32 = 262_208;
+    if config.number(&["vocab_size"])?.is_none() {
+        config.set("vocab_size", N_TOKENS);
+    }
     Ok(())
 }
 
