@@ -170,6 +170,62 @@ fn gemma_3_without_a_vocabulary_size_has_that_of_its_class() {
     assert_eq!(gguf.tensor("token_embd.weight").unwrap().shape(), [N_TOKENS, 2]);
 }
 
+/// Factors of Granite, with numbers of state spaces that only some layers have.
+fn granite(class: &str, more: Value) -> Value {
+    let mut config = config(
+        class,
+        json!({
+            "attention_multiplier": 0.5, "embedding_multiplier": 3.0, "residual_multiplier": 0.25,
+            "logits_scaling": 2.0, "shared_intermediate_size": 24, "head_dim": 99,
+            "layer_types": ["attention"], "mamba_expand": 2, "mamba_n_heads": 4,
+        }),
+    );
+    let Value::Object(more) = more else { panic!("{more} is no object") };
+    config.as_object_mut().unwrap().extend(more);
+    config
+}
+
+#[test]
+fn granite_4_without_state_spaces_is_granite_3() {
+    let joined = |mut tensors: Vec<Stored>| {
+        let (down, up) = (tensors.pop().unwrap(), tensors.pop().unwrap());
+        let gate = tensors.pop().unwrap();
+        let name = |part: &str| format!("model.layers.0.shared_mlp.{part}_linear.weight");
+        let rows = [gate.2, up.2].concat();
+        vec![(name("input"), vec![48, WIDTH], rows), (name("output"), down.1, down.2)]
+    };
+    let dense = json!({ "num_local_experts": 0, "num_experts_per_tok": 0 });
+    let ours = Made::new(
+        &granite("GraniteMoeHybridForCausalLM", dense.clone()),
+        &[attention(), joined(network())].concat(),
+    );
+    let wanted = Made::new(&granite("GraniteForCausalLM", dense), &[attention(), network()].concat());
+    expect_same(&ours.convert(), &wanted.convert());
+    // The shared network's size is that of the only one.
+    let other = json!({ "num_local_experts": 0, "num_experts_per_tok": 0, "intermediate_size": 7 });
+    let ours =
+        Made::new(&granite("GraniteMoeHybridForCausalLM", other), &[attention(), joined(network())].concat());
+    expect_same(&ours.convert(), &wanted.convert());
+
+    let experts = json!({ "num_local_experts": 2, "num_experts_per_tok": 1 });
+    let layer = |name: &str, shape: &[usize], seed| {
+        tensor(&format!("model.layers.0.block_sparse_moe.{name}.weight"), shape, seed)
+    };
+    let tensors = [
+        attention(),
+        joined(network()),
+        vec![
+            layer("router.layer", &[2, WIDTH], 12),
+            layer("input_linear", &[2, 48, WIDTH], 13),
+            layer("output_linear", &[2, WIDTH, 24], 14),
+        ],
+    ]
+    .concat();
+    let ours = Made::new(&granite("GraniteMoeHybridForCausalLM", experts.clone()), &tensors).convert();
+    let wanted = Made::new(&granite("GraniteMoeSharedForCausalLM", experts), &tensors).convert();
+    expect_same(&ours, &wanted);
+}
+
 #[test]
 fn matrices_of_8_bits_with_one_scale_are_multiplied_by_it() {
     const SCALE: f32 = 0.375;

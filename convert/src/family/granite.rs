@@ -1,14 +1,16 @@
-//! Granite, dense and with experts.
+//! Granite, dense and with experts, and the members of Granite 4 without state spaces.
 
 use super::edits::halves;
-use super::llama::{self, LLAMA, ROTATES_NEIGHBOURS};
+use super::hybrid::state_layers;
+use super::llama::{self, LLAMA, ROTATES_NEIGHBOURS, llama3_factors};
 use super::standard::copy_fractions;
-use super::{At, Edit, Family};
+use super::{At, Edit, Family, PLAIN};
 use crate::config::Config;
 use crate::error::Error;
 use crate::metadata::Metadata;
 use crate::names::{ATTENTION, GATED, Names, PRE_NORMS};
 use crate::tensor::Tensor;
+use crate::vocab::Style;
 
 /// Experts, stacked, with gates and projections up behind each other.
 pub(super) const EXPERTS: Names = &[
@@ -33,6 +35,23 @@ pub(super) const EDITS: &[(&str, Edit)] = &[
     ("ffn_gate_up", Edit::Parts(|_: At<'_>, x: Tensor| halves(x, 0, ["ffn_gate", "ffn_up"]))),
 ];
 
+/// Classes of Granite 4 and of Bamba, which mean models with and without state spaces.
+pub(super) const HYBRID: &[&str] = &["GraniteMoeHybridForCausalLM", "BambaForCausalLM"];
+
+/// A model of those classes with attention in every layer: what Granite 3 is, with the network under
+/// another name.
+const WITHOUT_STATES: Family = Family {
+    classes: HYBRID,
+    architecture: "granite",
+    when: |config| state_layers(config).is_empty(),
+    metadata: alone,
+    names: &[ATTENTION, PRE_NORMS, ALONE],
+    edits: EDITS,
+    extra: llama3_factors,
+    vocabulary: &[Style::SentencePiece, Style::Bpe],
+    ..PLAIN
+};
+
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         classes: &["GraniteForCausalLM"],
@@ -49,6 +68,14 @@ pub(super) const FAMILIES: &[Family] = &[
         edits: EDITS,
         ..LLAMA
     },
+    Family {
+        architecture: "granitemoe",
+        when: |config| state_layers(config).is_empty() && has_experts(config),
+        metadata: experts,
+        names: &[ATTENTION, PRE_NORMS, EXPERTS, SHARED],
+        ..WITHOUT_STATES
+    },
+    WITHOUT_STATES,
 ];
 
 /// Set Llama's keys and the scales. Granite's heads have no size of their own.
@@ -74,4 +101,16 @@ pub(super) fn experts(config: &Config, meta: &mut Metadata) -> Result<(), Error>
     let shared = config.number(&["shared_intermediate_size"])?.filter(|n| *n > 0);
     meta.set_some("expert_shared_feed_forward_length", shared);
     Ok(())
+}
+
+/// Set the keys of Granite 4 without state spaces and experts, whose network is the shared one.
+fn alone(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
+    metadata(config, meta)?;
+    meta.set_own("feed_forward_length", config.need(&["shared_intermediate_size"])?);
+    Ok(())
+}
+
+/// Return true for models with experts.
+pub(super) fn has_experts(config: &Config) -> bool {
+    config.number(&["num_local_experts"]).is_ok_and(|n| n.is_some_and(|n| n > 0))
 }

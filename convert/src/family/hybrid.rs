@@ -1,7 +1,7 @@
 //! State spaces beside or between layers with attention: Jamba, Falcon H1, Granite 4, Nemotron H.
 
 use super::edits::{neg_exp, squeeze};
-use super::granite::{self, ALONE, EXPERTS, SHARED};
+use super::granite::{self, ALONE, EXPERTS, HYBRID, SHARED, has_experts};
 use super::mamba::{self, ENDLESS, SECOND, mixer, pad_vocabulary};
 use super::standard::need_numbers;
 use super::{At, Edit, Family, PLAIN};
@@ -117,12 +117,12 @@ pub(super) const FAMILIES: &[Family] = &[
         ..PLAIN
     },
     Family {
-        classes: &["GraniteMoeHybridForCausalLM", "BambaForCausalLM"],
+        classes: HYBRID,
         when: |config| !state_layers(config).is_empty() && has_experts(config),
         ..GRANITE_HYBRID
     },
     Family {
-        classes: &["GraniteMoeHybridForCausalLM", "BambaForCausalLM"],
+        classes: HYBRID,
         when: |config| !state_layers(config).is_empty(),
         names: &[STATE_SPACE, ATTENTION, PRE_NORMS, ALONE],
         ..GRANITE_HYBRID
@@ -279,7 +279,7 @@ fn attention_layers(config: &Config) -> Vec<usize> {
 }
 
 /// Return the layers with state spaces.
-fn state_layers(config: &Config) -> Vec<usize> {
+pub(super) fn state_layers(config: &Config) -> Vec<usize> {
     let attention = attention_layers(config);
     (0..config.n_layers().unwrap_or(0)).filter(|layer| !attention.contains(layer)).collect()
 }
@@ -383,9 +383,4 @@ fn nemotron_experts(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     meta.set_own("expert_weights_scale", config.need_float(&["routed_scaling_factor"])?);
     meta.set_some("moe_latent_size", config.number(&["moe_latent_size"])?);
     Ok(())
-}
-
-/// Return true for models with experts.
-fn has_experts(config: &Config) -> bool {
-    config.number(&["num_local_experts"]).is_ok_and(|n| n.is_some_and(|n| n > 0))
 }
