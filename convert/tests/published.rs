@@ -227,6 +227,48 @@ fn granite_4_without_state_spaces_is_granite_3() {
 }
 
 #[test]
+fn experts_of_nemotron_between_projections_keep_them() {
+    let config = config(
+        "NemotronHForCausalLM",
+        json!({
+            "layers_block_type": ["moe"], "mamba_num_heads": 2, "mamba_head_dim": 8, "conv_kernel": 4,
+            "ssm_state_size": 8, "n_groups": 1, "head_dim": 8, "layer_norm_epsilon": 1e-5,
+            "n_routed_experts": 2, "num_experts_per_tok": 1, "n_shared_experts": 1, "n_group": 1,
+            "moe_intermediate_size": 24, "moe_shared_expert_intermediate_size": 24,
+            "moe_latent_size": 8, "norm_topk_prob": true, "routed_scaling_factor": 2.5,
+        }),
+    );
+    let layer = |name: &str, shape: &[usize], seed| tensor(&format!("backbone.layers.0.{name}"), shape, seed);
+    let mut tensors = vec![
+        tensor("backbone.embeddings.weight", &[8, WIDTH], 1),
+        tensor("backbone.norm_f.weight", &[WIDTH], 2),
+        tensor("lm_head.weight", &[8, WIDTH], 3),
+        layer("norm.weight", &[WIDTH], 4),
+        layer("mixer.gate.weight", &[2, WIDTH], 5),
+        layer("mixer.gate.e_score_correction_bias", &[2], 6),
+        layer("mixer.shared_experts.up_proj.weight", &[24, WIDTH], 7),
+        layer("mixer.shared_experts.down_proj.weight", &[WIDTH, 24], 8),
+        layer("mixer.fc1_latent_proj.weight", &[8, WIDTH], 9),
+        layer("mixer.fc2_latent_proj.weight", &[WIDTH, 8], 10),
+    ];
+    for expert in 0..2 {
+        let name = |matrix: &str| format!("mixer.experts.{expert}.{matrix}_proj.weight");
+        tensors.push(layer(&name("up"), &[24, 8], 11 + expert));
+        tensors.push(layer(&name("down"), &[8, 24], 13 + expert));
+    }
+    let bytes = Made::new(&config, &tensors).convert();
+    let gguf = Gguf::parse(&bytes).unwrap();
+    assert_eq!(gguf.u32("nemotron_h_moe.moe_latent_size").unwrap(), 8);
+    for (name, from, shape) in [("down", 8, [8, WIDTH]), ("up", 9, [WIDTH, 8])] {
+        let tensor = gguf.tensor(&format!("blk.0.ffn_latent_{name}.weight")).unwrap();
+        assert_eq!(tensor.shape(), shape, "{name}");
+        let wanted: Vec<u8> = tensors[from].2.iter().flat_map(|x| x.to_le_bytes()).collect();
+        assert_eq!(gguf.tensor_data(&tensor), wanted, "{name}");
+    }
+    assert!(Model::from_bytes(&bytes).is_ok());
+}
+
+#[test]
 fn matrices_of_8_bits_with_one_scale_are_multiplied_by_it() {
     const SCALE: f32 = 0.375;
     let mut tensors = [attention(), network()].concat();

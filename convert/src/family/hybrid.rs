@@ -43,6 +43,8 @@ const NEMOTRON: Names = &[
     ("ssm.experts.down_proj", "ffn_down_exps"),
     ("ssm.shared_experts.up_proj", "ffn_up_shexp"),
     ("ssm.shared_experts.down_proj", "ffn_down_shexp"),
+    ("ssm.fc1_latent_proj", "ffn_latent_down"),
+    ("ssm.fc2_latent_proj", "ffn_latent_up"),
 ];
 
 /// Names of Falcon H1's network.
