@@ -39,6 +39,11 @@ impl Config {
     /// [`Error::Format`] if it is no JSON object.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, Error> {
         let mut map: Map<String, Value> = parse(path, bytes)?;
+        // Qwen 2.5 Omni nests them twice, beside the model that speaks.
+        let thinker = map.get("thinker_config").and_then(|thinker| thinker.get("text_config"));
+        if let Some(text) = thinker.cloned() {
+            map.insert("text_config".into(), text);
+        }
         // Models of pictures or sound nest the numbers of their text model.
         for nested in ["text_config", "llm_config", "lm_config", "language_config"] {
             if let Some(Value::Object(text)) = map.get(nested).cloned() {

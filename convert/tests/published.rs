@@ -269,6 +269,29 @@ fn experts_of_nemotron_between_projections_keep_them() {
 }
 
 #[test]
+fn the_model_that_thinks_is_that_of_qwen_2_5_omni() {
+    let rope = json!({ "rope_scaling": { "type": "mrope", "mrope_section": [1, 1, 2] } });
+    let biases = |name: &str, seed| tensor(&format!("model.layers.0.self_attn.{name}.bias"), &[WIDTH], seed);
+    let biases = vec![biases("q_proj", 12), biases("k_proj", 13), biases("v_proj", 14)];
+    let tensors = [attention(), network(), biases].concat();
+    let wanted = Made::new(&config("Qwen2VLForConditionalGeneration", rope.clone()), &tensors);
+    let mut text = config("", rope);
+    text.as_object_mut().unwrap().remove("architectures");
+    let nested = json!({
+        "architectures": ["Qwen2_5OmniModel"],
+        "talker_config": { "hidden_size": 99, "num_hidden_layers": 99 },
+        "thinker_config": { "text_config": text, "vision_config": { "hidden_size": 98 } },
+    });
+    let mut own: Vec<Stored> = tensors;
+    own.iter_mut().for_each(|tensor| tensor.0.insert_str(0, "thinker."));
+    own.push(tensor("talker.model.embed_tokens.weight", &[4, 99], 15));
+    own.push(tensor("thinker.audio_tower.proj.weight", &[4, 99], 16));
+    let ours = Made::new(&nested, &own).convert();
+    let wanted = wanted.convert();
+    expect_same(&ours, &wanted);
+}
+
+#[test]
 fn matrices_of_8_bits_with_one_scale_are_multiplied_by_it() {
     const SCALE: f32 = 0.375;
     let mut tensors = [attention(), network()].concat();
