@@ -70,7 +70,7 @@ fn suppressed_tokens_are_listed() {
         // SAFETY: the function returned the address of so many tokens of a model that is open.
         unsafe { std::slice::from_raw_parts(first, n[0] as usize) }.to_vec()
     };
-    assert_eq!(list(None), []);
-    assert_eq!(list(Some(vec![])), []);
+    assert!(list(None).is_empty());
+    assert!(list(Some(vec![])).is_empty());
     assert_eq!(list(Some(vec![9, -1, 4, 1 << 30])), [9, 4]);
 }
