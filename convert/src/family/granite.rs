@@ -38,8 +38,8 @@ pub(super) const EDITS: &[(&str, Edit)] = &[
 /// Classes of Granite 4 and of Bamba, which mean models with and without state spaces.
 pub(super) const HYBRID: &[&str] = &["GraniteMoeHybridForCausalLM", "BambaForCausalLM"];
 
-/// A model of those classes with attention in every layer: what Granite 3 is, with the network under
-/// another name.
+/// A model of those classes with attention in every layer: what Granite 3 is, with the network
+/// under another name.
 const WITHOUT_STATES: Family = Family {
     classes: HYBRID,
     architecture: "granite",

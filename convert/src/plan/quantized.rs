@@ -1,5 +1,5 @@
-//! Checkpoints that are quantised already: floats of 8 bits with a scale for each block, or with one
-//! for the whole tensor.
+//! Checkpoints that are quantised already: floats of 8 bits with a scale for each block, or with
+//! one for the whole tensor.
 
 use std::collections::HashMap;
 

@@ -30,7 +30,7 @@ const DEEPSEEK3: &str = r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r
 const BLOOM: &str = " ?[^(\\s|[.,!?…。，、।۔،])]+";
 const SEED_CODER: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// Letters with case, as DeepSeek lists them. Other forms of the same characters are escaped, so that
+/// Letters with case, as DeepSeek lists them. Characters that have other forms are escaped, so that
 /// no program that normalises texts changes them.
 const CASED: &str = concat!(
     "\\s?[A-Za-z\u{b5}À-ÖØ-öø-ƺƼ-ƿ\u{1c4}-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-\u{3f5}Ϸ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-Ჺ",
@@ -73,8 +73,8 @@ pub(super) fn name(tokenizer: &Tokenizer, tokens: &Tokens, specials: &Specials) 
     named(tokenizer, known::NAMES, |pre| hash(tokenizer, tokens, specials, pre))
 }
 
-/// Return the name of a pre-tokeniser, with known vocabularies by their hashes; `hash` computes that
-/// of this vocabulary if a pre-tokeniser of a name splits the text.
+/// Return the name of a pre-tokeniser, with known vocabularies by their hashes; `hash` computes
+/// that of this vocabulary if a pre-tokeniser of a name splits the text.
 fn named(
     tokenizer: &Tokenizer,
     names: &[(&str, &str)],
@@ -165,7 +165,8 @@ mod tests {
     use serde_json::json;
     use std::path::Path;
 
-    /// Make a vocabulary of the digit 3 alone, twice and thrice, whose pre-tokeniser has these steps.
+    /// Make a vocabulary of the digit 3 alone, twice and thrice, whose pre-tokeniser has these
+    /// steps.
     fn threes(steps: &[Value]) -> (Tokenizer, Tokens) {
         let texts = ["\u{120}", "3", "33", "333"];
         let vocab: serde_json::Map<String, Value> =
