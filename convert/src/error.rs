@@ -27,6 +27,17 @@ pub enum Error {
         /// Names of files, one of which would do.
         wanted: String,
     },
+    /// A folder has a vocabulary, but in a format that is not read.
+    #[error(
+        "{} is no vocabulary that can be converted; put {wanted} with the same tokens beside it",
+        .path.display()
+    )]
+    UnreadVocabulary {
+        /// Path of the file that was found.
+        path: PathBuf,
+        /// Names of files, one of which would do.
+        wanted: String,
+    },
     /// A file is larger than any of its kind.
     #[error("{} is {found} bytes long; at most {limit} are read", .path.display())]
     FileTooLarge {

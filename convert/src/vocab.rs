@@ -1,5 +1,6 @@
 //! Vocabularies: from the files of a tokenizer to the metadata of GGUF.
 
+mod base64;
 mod bpe;
 mod hash;
 mod plamo;
@@ -24,7 +25,7 @@ pub use tokenizer::Tokenizer;
 /// A kind of vocabulary, named by its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// `tokenizer.json` with merges of bytes.
+    /// `tokenizer.json` with merges of bytes, or a file with ranks of bytes.
     Bpe,
     /// `tokenizer.model` of SentencePiece.
     SentencePiece,
@@ -85,7 +86,8 @@ impl Style {
     fn is_there(self, folder: &Path) -> bool {
         let any = |names: &[&str]| names.iter().any(|name| folder.join(name).is_file());
         match self {
-            Self::Bpe | Self::Gemma4 => any(&["tokenizer.json"]),
+            Self::Bpe => any(&Tokenizer::FILES),
+            Self::Gemma4 => any(&["tokenizer.json"]),
             Self::ByteFallback => {
                 any(&["tokenizer.json"])
                     && Tokenizer::read(folder).is_ok_and(|file| file.falls_back_to_bytes())
@@ -102,7 +104,8 @@ impl Style {
     /// Return the files of which one must be there.
     const fn files(self) -> &'static str {
         match self {
-            Self::Bpe | Self::ByteFallback | Self::Gemma4 => "tokenizer.json",
+            Self::Bpe => "tokenizer.json, tekken.json or tiktoken.model",
+            Self::ByteFallback | Self::Gemma4 => "tokenizer.json",
             Self::SentencePiece | Self::SentencePieceAdded => "tokenizer.model",
             Self::WordPiece => "tokenizer.json or vocab.txt",
             Self::Unigram => "spiece.model or tokenizer.model",
@@ -128,12 +131,18 @@ pub(crate) fn count(folder: &Path, config: &Config) -> Result<usize, Error> {
 /// Set the keys of the vocabulary, of the first style whose files are there.
 ///
 /// # Errors
-/// [`Error::MissingFile`] if there are none of any style; [`Error::Format`] and [`Error::Key`] if
-/// they contradict each other or the model; [`Error::UnknownPreTokenizer`].
+/// [`Error::MissingFile`] if there are none of any style, [`Error::UnreadVocabulary`] if there are
+/// others; [`Error::Format`] and [`Error::Key`] if they contradict each other or the model;
+/// [`Error::UnknownPreTokenizer`].
 pub(crate) fn set(styles: &[Style], sources: Sources<'_>, meta: &mut Metadata) -> Result<(), Error> {
     let Some(style) = styles.iter().find(|style| style.is_there(sources.folder)) else {
         let wanted = styles.iter().map(|style| style.files()).collect::<Vec<_>>().join(" or ");
-        return Err(Error::MissingFile { folder: sources.folder.into(), wanted });
+        // A file of another form says more than the absence of those that would do.
+        let unread = ["vocab.json", "tekken.json", "tiktoken.model"].map(|name| sources.folder.join(name));
+        return Err(match unread.into_iter().find(|path| path.is_file()) {
+            Some(path) => Error::UnreadVocabulary { path, wanted },
+            None => Error::MissingFile { folder: sources.folder.into(), wanted },
+        });
     };
     match style {
         Style::Bpe => bpe::set(sources, meta),

@@ -1,5 +1,5 @@
-//! Folders that say what published ones do in their own ways: each becomes the file of an equal folder
-//! in the usual way.
+//! Folders that say what published ones do in their own ways: each becomes the file of an equal
+//! folder in the usual way.
 
 use std::fs;
 use std::path::PathBuf;
@@ -106,7 +106,7 @@ fn attention() -> Vec<Stored> {
     ]
 }
 
-/// Return the tensors of a layer with a gated network of 24 neurons, whose names begin so.
+/// Return the tensors of a layer's gated network of 24 neurons.
 fn network() -> Vec<Stored> {
     let layer =
         |name: &str, shape: &[usize], seed| tensor(&format!("model.layers.0.mlp.{name}"), shape, seed);
@@ -317,4 +317,75 @@ fn matrices_of_8_bits_with_one_scale_are_multiplied_by_it() {
     ours.write("model.safetensors", safetensors(scaled));
     let wanted = Made::new(&config("LlamaForCausalLM", json!({})), &tensors);
     expect_same(&ours.convert(), &wanted.convert());
+}
+
+#[test]
+fn vocabularies_with_ranks_become_those_with_merges() {
+    // The special tokens of Mistral, then a, b and ab, and one that the model does not have.
+    let special = ["<unk>", "<s>", "</s>", "<pad>"];
+    let tensors = || {
+        let mut tensors = [attention(), network()].concat();
+        tensors[0] = tensor("model.embed_tokens.weight", &[7, WIDTH], 1);
+        tensors
+    };
+    let numbers = || config("MistralForCausalLM", json!({ "vocab_size": 7 }));
+    let list = |key: &str, text: &str| -> Vec<Value> {
+        let token = |(rank, token)| json!({ key: rank, text: token, "is_control": true, "special": true });
+        special.iter().enumerate().map(token).collect()
+    };
+    let ranked = |(rank, bytes)| json!({ "rank": rank, "token_bytes": bytes });
+    let vocab: Vec<Value> = ["YQ==", "Yg==", "YWI=", "Yw=="].iter().enumerate().map(ranked).collect();
+    let pattern = concat!(
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|",
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|",
+        r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    );
+    let tekken = json!({
+        "config": { "pattern": pattern, "default_vocab_size": 7, "default_num_special_tokens": 4 },
+        "vocab": vocab,
+        "special_tokens": list("rank", "token_str"),
+    });
+    let ours = Made::new(&numbers(), &tensors());
+    fs::remove_file(ours.folder.join("tokenizer.json")).unwrap();
+    ours.write("tekken.json", tekken.to_string());
+    let wanted = Made::new(&numbers(), &tensors());
+    let json = json!({
+        "added_tokens": list("id", "content"),
+        "pre_tokenizer": { "type": "Split", "pattern": { "Regex": pattern } },
+        "model": { "type": "BPE", "vocab": { "a": 4, "b": 5, "ab": 6 }, "merges": ["a b"] },
+    });
+    wanted.write("tokenizer.json", json.to_string());
+    let mut roles = json!({
+        "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>",
+        "add_bos_token": true, "add_eos_token": false,
+    });
+    wanted.write("tokenizer_config.json", roles.to_string());
+    let bytes = ours.convert();
+    expect_same(&bytes, &wanted.convert());
+    assert_eq!(Gguf::parse(&bytes).unwrap().str("tokenizer.ggml.pre").unwrap(), "tekken");
+
+    // Kimi's files list the special tokens elsewhere, and tell no expression.
+    fs::remove_file(ours.folder.join("tekken.json")).unwrap();
+    ours.write("tiktoken.model", "YQ== 4\nYg== 5\nYWI= 6\n");
+    let entries = list("id", "content").into_iter().map(|token| (token["id"].to_string(), token));
+    roles["added_tokens_decoder"] = Value::Object(entries.collect());
+    ours.write("tokenizer_config.json", roles.to_string());
+    let error = ours.plan().unwrap_err();
+    assert!(matches!(error, Error::UnknownPreTokenizer { .. }), "{error}");
+    let options = Options { out_type: OutType::F32, pre_tokenizer: Some("tekken".into()) };
+    let (mut plan, mut bytes) = (Plan::of_folder(&ours.folder, &options).unwrap(), Vec::new());
+    plan.write(&mut bytes, |_, _| {}).unwrap();
+    expect_same(&bytes, &wanted.convert());
+}
+
+#[test]
+fn vocabularies_in_other_formats_are_named() {
+    let made = Made::new(&config("MistralForCausalLM", json!({})), &[attention(), network()].concat());
+    fs::remove_file(made.folder.join("tokenizer.json")).unwrap();
+    let error = || made.plan().unwrap_err();
+    assert!(matches!(error(), Error::MissingFile { .. }), "{}", error());
+    made.write("vocab.json", "");
+    assert!(matches!(error(), Error::UnreadVocabulary { .. }), "{}", error());
+    let found = "vocab.json is no vocabulary that can be converted; put tokenizer.model or";
+    assert!(error().to_string().contains(found), "{}", error());
 }

@@ -84,6 +84,7 @@ impl Specials {
     pub fn read(sources: Sources<'_>, tokenizer: Option<&Tokenizer>, n_tokens: usize) -> Result<Self, Error> {
         let folder = sources.folder;
         let config = read_json(&folder.join("tokenizer_config.json"))?;
+        let config = config.or_else(|| tokenizer?.roles.clone());
         let mut specials = Self::default();
         let mut texts = Texts { configured: config.is_some(), ..Texts::default() };
         if let Some(config) = &config {

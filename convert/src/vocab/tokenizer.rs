@@ -1,4 +1,7 @@
-//! `tokenizer.json`, and what `tokenizer_config.json` adds to it.
+//! `tokenizer.json`, or a file of another form that says the same, and what `tokenizer_config.json`
+//! adds to it.
+
+mod ranks;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -21,6 +24,8 @@ pub struct Tokenizer {
     pub(super) added: BTreeMap<usize, Added>,
     /// Number of added tokens in `tokenizer.json`.
     n_listed: usize,
+    /// Roles of tokens, for folders without `tokenizer_config.json`.
+    pub(super) roles: Option<Value>,
 }
 
 /// The content of `tokenizer.json`.
@@ -117,15 +122,28 @@ enum Merge {
 }
 
 impl Tokenizer {
-    /// Read `tokenizer.json` and `tokenizer_config.json` of a folder.
+    /// Files of a folder that are read, the first that is there.
+    pub(super) const FILES: [&str; 3] = ["tokenizer.json", "tekken.json", "tiktoken.model"];
+
+    /// Read `tokenizer.json`, `tekken.json` or `tiktoken.model`, and `tokenizer_config.json` of a
+    /// folder.
     ///
     /// # Errors
     /// [`Error::Read`], [`Error::FileTooLarge`] or [`Error::Format`] if they are unlike their
     /// names.
     pub fn read(folder: &Path) -> Result<Self, Error> {
-        let path = folder.join("tokenizer.json");
         let config = read_json(&folder.join("tokenizer_config.json"))?;
-        Self::parse(&path, &read_file(&path)?, config.as_ref())
+        let [json, tekken, tiktoken] = Self::FILES.map(|name| folder.join(name));
+        if !json.is_file() && tekken.is_file() {
+            let (file, roles) = ranks::parse_tekken(&tekken, &read_file(&tekken)?)?;
+            let tokenizer = Self::of_file(&tekken, file, config.as_ref().or(Some(&roles)))?;
+            return Ok(Self { roles: Some(roles), ..tokenizer });
+        }
+        if !json.is_file() && tiktoken.is_file() {
+            let file = ranks::parse_tiktoken(&tiktoken, &read_file(&tiktoken)?)?;
+            return Self::of_file(&tiktoken, file, config.as_ref());
+        }
+        Self::parse(&json, &read_file(&json)?, config.as_ref())
     }
 
     /// Parse `tokenizer.json`; `path` is for errors.
@@ -134,7 +152,11 @@ impl Tokenizer {
     /// [`Error::Format`] if it is not what it seems, two tokens have one number, or a merge is of
     /// texts that are no tokens.
     pub fn parse(path: &Path, bytes: &[u8], config: Option<&Value>) -> Result<Self, Error> {
-        let mut file: File = parse(path, bytes)?;
+        Self::of_file(path, parse(path, bytes)?, config)
+    }
+
+    /// Check the content of a file, and add what `tokenizer_config.json` says.
+    fn of_file(path: &Path, mut file: File, config: Option<&Value>) -> Result<Self, Error> {
         let mut added = BTreeMap::new();
         for token in std::mem::take(&mut file.added_tokens) {
             let (id, content) = (token.id, token.content.clone());
@@ -143,7 +165,7 @@ impl Tokenizer {
             }
         }
         let n_listed = added.len();
-        let mut tokenizer = Self { path: path.into(), file, added, n_listed };
+        let mut tokenizer = Self { path: path.into(), file, added, n_listed, roles: None };
         tokenizer.check_numbers()?;
         tokenizer.check_merges()?;
         if let Some(config) = config {

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::base64::base64;
 use super::special::Specials;
 use super::tokenizer::Pieces;
 use super::tokens::{Kind, Tokens, wrong};
@@ -130,30 +131,6 @@ fn charsmap(normalizer: &Value) -> Option<&str> {
     own.or_else(|| steps?.iter().find_map(charsmap))
 }
 
-/// Decode a text in base 64; `None` if it is none.
-fn base64(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| -> Option<u32> {
-        Some(
-            match byte {
-                b'A'..=b'Z' => byte - b'A',
-                b'a'..=b'z' => byte - b'a' + 26,
-                b'0'..=b'9' => byte - b'0' + 52,
-                b'+' => 62,
-                b'/' => 63,
-                _ => return None,
-            }
-            .into(),
-        )
-    };
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    for group in text.trim_end_matches('=').as_bytes().chunks(4) {
-        let bits = group.iter().try_fold(0, |bits, &byte| Some(bits << 6 | digit(byte)?))?;
-        let bits = bits << (6 * (4 - group.len()));
-        bytes.extend([bits >> 16, bits >> 8, bits].iter().take(group.len() - 1).map(|b| *b as u8));
-    }
-    Some(bytes)
-}
-
 impl Treatment {
     fn write(self, meta: &mut Metadata) {
         meta.set("tokenizer.ggml.add_space_prefix", self.adds_prefix);
@@ -162,17 +139,5 @@ impl Treatment {
             let bytes = self.charsmap.into_iter().collect();
             meta.set("tokenizer.ggml.precompiled_charsmap", Meta::Bytes(bytes));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn base_64_is_decoded() {
-        assert_eq!(base64("TWFuTWE=").unwrap(), b"ManMa");
-        assert_eq!(base64("TQ==").unwrap(), b"M");
-        assert_eq!(base64("T?=="), None);
     }
 }
