@@ -60,7 +60,7 @@ fn parts_of_fill_in_the_middle_prompts_have_tokens() {
 
 #[test]
 fn suppressed_tokens_are_listed() {
-    let list = |suppressed| {
+    let list = |suppressed| -> Vec<i32> {
         let (handle, mut n) = (open_with(&[], suppressed), [-1]);
         let first = vocab::llama_vocab_get_suppress_tokens(handle, output(&mut n));
         assert_eq!(first.is_null(), n == [0]);

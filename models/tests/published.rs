@@ -78,8 +78,8 @@ fn recurrences_and_other_one_way_layers_are_refused_where_tokens_see_all_of_thei
 
 /// Return the rows of a matrix with the halves of each head where neighbours were: what one
 /// rotation turns is what the other turned.
-fn halved(rows: &mut Vec<f32>, n_row: usize, d_head: usize, n_rot: usize) {
-    let old = rows.clone();
+fn halved(rows: &mut [f32], n_row: usize, d_head: usize, n_rot: usize) {
+    let old = rows.to_vec();
     let n_rows = old.len() / n_row;
     for row in 0..n_rows {
         let (head, i) = (row / d_head, row % d_head);
