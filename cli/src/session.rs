@@ -104,7 +104,7 @@ impl Session {
         if sampling.seed >= 0 {
             restored.sequences.iter_mut().for_each(|sequence| sequence.sampler = None);
         }
-        let chain = Chain::new(model.hparams().n_vocab, &settings);
+        let chain = Chain::new(model.hparams().n_vocab, &settings.suppress(model.vocab()));
         Ok(Self::of(session::Session::adopt(ctx, &chain, &restored)?))
     }
 

@@ -140,10 +140,8 @@ impl Session {
     pub fn new(ctx: Context, settings: &Settings) -> Result<Self, Error> {
         let n_vocab = ctx.model().hparams().n_vocab;
         settings.check(n_vocab)?;
-        let mut settings = settings.clone();
-        let suppressed = ctx.model().vocab().suppressed().iter();
-        settings.logit_bias.extend(suppressed.map(|&id| (Token(id), f32::NEG_INFINITY)));
-        Self::with_chain(ctx, Chain::new(n_vocab, &settings))
+        let chain = Chain::new(n_vocab, &settings.clone().suppress(ctx.model().vocab()));
+        Self::with_chain(ctx, chain)
     }
 
     /// Make a session with one empty branch in an empty context, sampled by `chain`.

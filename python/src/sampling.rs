@@ -3,9 +3,9 @@
 use crate::arguments::{json_text, number, number_or_none, token};
 use crate::errors::{OrRaise, argument};
 use crate::model::Grammars;
-use backstitch_models::Error;
 use backstitch_models::grammar::{Grammar, GrammarSampler};
 use backstitch_models::sampler::{self, Chain, MirostatVersion};
+use backstitch_models::{Context, Error};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -126,13 +126,12 @@ impl Settings {
         self.inner.check(n_vocab)
     }
 
-    /// Return the settings for a context of `n_ctx` tokens, with a seed drawn at random if none is
-    /// set.
-    pub fn in_context(&self, n_ctx: u32) -> sampler::Settings {
+    /// Return the settings for a context and its model, with a seed drawn at random if none is set.
+    pub fn in_context(&self, ctx: &Context) -> sampler::Settings {
         let seed = self.seed.unwrap_or_else(any_seed);
         // The samplers reserve memory for the tokens that they look back.
-        let repeat_last_n = self.inner.repeat_last_n.min(n_ctx as usize);
-        self.inner.clone().seed(seed).repeat_last_n(repeat_last_n)
+        let repeat_last_n = self.inner.repeat_last_n.min(ctx.params().n_ctx as usize);
+        self.inner.clone().seed(seed).repeat_last_n(repeat_last_n).suppress(ctx.model().vocab())
     }
 }
 

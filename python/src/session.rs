@@ -183,7 +183,7 @@ impl Session {
         let settings = settings.cloned().unwrap_or_default();
         let session = py.detach(|| {
             let ctx = Context::new(loaded, params)?;
-            let settings = settings.in_context(ctx.params().n_ctx);
+            let settings = settings.in_context(&ctx);
             models::Session::new(ctx, &settings)
         });
         Ok(Session {
@@ -312,7 +312,7 @@ impl Session {
             let ctx = session.context();
             let n_vocab = ctx.model().hparams().n_vocab;
             settings.check(n_vocab)?;
-            let chain = chain(n_vocab, &settings.in_context(ctx.params().n_ctx), None);
+            let chain = chain(n_vocab, &settings.in_context(ctx), None);
             session.set_chain(chain);
             Ok(())
         })?;
@@ -491,7 +491,7 @@ impl Session {
             if has_grammar || sampling.has_grammar {
                 let (ctx, n_prompt) = (session.context(), session.tokens().len());
                 let grammar = grammar.as_ref().map(|grammar| (grammar, n_prompt));
-                let settings = sampling.settings.in_context(ctx.params().n_ctx);
+                let settings = sampling.settings.in_context(ctx);
                 let mut chain = chain(ctx.model().hparams().n_vocab, &settings, grammar);
                 chain.continue_draws(session.chain());
                 session.set_chain(chain);

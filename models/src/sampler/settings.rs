@@ -4,6 +4,7 @@ use super::adaptive_p::MAX_DECAY;
 use super::{DryBreakers, DryParams, Generator, Infill, Kind, MirostatVersion, logit_bias};
 use crate::error::Error;
 use crate::setters::setters;
+use crate::vocab::Vocab;
 use alloc::vec::Vec;
 use backstitch_kv::Token;
 
@@ -149,6 +150,13 @@ setters!(Settings {
 });
 
 impl Settings {
+    /// Never draw the tokens that the model's file wants suppressed ([`Vocab::suppressed`]).
+    #[must_use]
+    pub fn suppress(mut self, vocab: &Vocab) -> Self {
+        self.logit_bias.extend(vocab.suppressed().iter().map(|&id| (Token(id), f32::NEG_INFINITY)));
+        self
+    }
+
     /// Check that every setting is in its range, and that the biases fit a vocabulary of `n_vocab`
     /// tokens. [`Chain::new`](super::Chain::new) takes any settings: it ignores biases that do not
     /// fit, and a number out of range draws some token.

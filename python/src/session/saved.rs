@@ -54,7 +54,7 @@ impl Restoring<'_> {
                 Source::All(path) => ctx.restore_all_with(path, &options),
                 Source::Bytes(bytes) => ctx.seq_state_read_bytes(SeqId(0), bytes, &options),
             }?;
-            let chain = chain(n_vocab, &settings.in_context(ctx.params().n_ctx), None);
+            let chain = chain(n_vocab, &settings.in_context(&ctx), None);
             Ok::<_, Error>((models::Session::adopt(ctx, &chain, &restored)?, restored))
         });
         let (session, restored) = watch.finish(restored)?.or_raise(py)?;

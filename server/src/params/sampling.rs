@@ -301,7 +301,8 @@ impl Sampling {
             .mirostat_eta(self.mirostat_eta)
             .adaptive_target(self.adaptive_target)
             .adaptive_decay(self.adaptive_decay)
-            .logit_bias(self.logit_bias.clone());
+            .logit_bias(self.logit_bias.clone())
+            .suppress(vocab);
         settings.mirostat = match self.mirostat {
             1 => Some(MirostatVersion::One),
             2 => Some(MirostatVersion::Two),
