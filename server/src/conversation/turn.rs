@@ -206,20 +206,27 @@ fn sampling_fields(body: &Map<String, Value>) -> Result<Map<String, Value>, ApiE
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     let fields = Fields::new(body);
-    if let Some((path, format)) = find_format(fields)?
-        && let Some(schema) = read_format(Fields::new(format), &path)?
+    if let Some(format) = find_format(fields)?
+        && let Some(schema) = format.read()?
     {
         sampling.insert("json_schema".into(), schema);
     }
     Ok(sampling)
 }
 
-/// Return the format of the answer that a request of any interface asks for, and its path.
-fn find_format(fields: Fields<'_>) -> Result<Option<(String, &Map<String, Value>)>, ApiError> {
+/// The format of the answer that a request of any interface asks for.
+struct Format<'a> {
+    fields: Fields<'a>,
+    /// The path of the field that holds it.
+    path: String,
+}
+
+/// Find the format of the answer.
+fn find_format(fields: Fields<'_>) -> Result<Option<Format<'_>>, ApiError> {
     // Chat completions, and the first form of Anthropic's messages.
     for name in ["response_format", "output_format"] {
         if let Some(format) = fields.object(name)? {
-            return Ok(Some((name.into(), format)));
+            return Ok(Some(Format { fields: Fields::new(format), path: name.into() }));
         }
     }
     // Responses, and Anthropic's messages, have it among other options of the output. Elsewhere the
@@ -229,31 +236,34 @@ fn find_format(fields: Fields<'_>) -> Result<Option<(String, &Map<String, Value>
         let path = format!("{name}.format");
         let format = Fields::new(options).object("format").map_err(|error| error.renamed("format", &path))?;
         if let Some(format) = format {
-            return Ok(Some((path, format)));
+            return Ok(Some(Format { fields: Fields::new(format), path }));
         }
     }
     Ok(None)
 }
 
-/// Return the JSON schema that the response format at `path` asks for.
-fn read_format(format: Fields<'_>, path: &str) -> Result<Option<Value>, ApiError> {
-    let at = |name: &str| format!("{path}.{name}");
-    let schema = match format.str("type").map_err(|error| error.renamed("type", &at("type")))? {
-        None | Some("text") => return Ok(None),
-        Some("json_object") => format.get("schema"),
-        Some(name @ "json_schema") => {
-            let wrapper = format.object(name).map_err(|error| error.renamed(name, &at(name)))?;
-            wrapper.map_or(format, Fields::new).get("schema")
+impl Format<'_> {
+    /// Return the JSON schema that the format asks for.
+    fn read(&self) -> Result<Option<Value>, ApiError> {
+        let Format { fields, path } = self;
+        let at = |name: &str| format!("{path}.{name}");
+        let schema = match fields.str("type").map_err(|error| error.renamed("type", &at("type")))? {
+            None | Some("text") => return Ok(None),
+            Some("json_object") => fields.get("schema"),
+            Some(name @ "json_schema") => {
+                let wrapper = fields.object(name).map_err(|error| error.renamed(name, &at(name)))?;
+                wrapper.map_or(*fields, Fields::new).get("schema")
+            }
+            Some(_) => {
+                let wanted = "\"text\", \"json_object\" or \"json_schema\"";
+                return Err(ApiError::field(&at("type"), wanted));
+            }
+        };
+        match schema {
+            None => Ok(Some(serde_json::json!({"type": "object"}))),
+            Some(schema @ (Value::Object(_) | Value::Bool(_))) => Ok(Some(schema.clone())),
+            Some(_) => Err(ApiError::field(&at("schema"), "a JSON schema")),
         }
-        Some(_) => {
-            let wanted = "\"text\", \"json_object\" or \"json_schema\"";
-            return Err(ApiError::field(&at("type"), wanted));
-        }
-    };
-    match schema {
-        None => Ok(Some(serde_json::json!({"type": "object"}))),
-        Some(schema @ (Value::Object(_) | Value::Bool(_))) => Ok(Some(schema.clone())),
-        Some(_) => Err(ApiError::field(&at("schema"), "a JSON schema")),
     }
 }
 

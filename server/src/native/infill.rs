@@ -7,18 +7,9 @@ use backstitch_models::Token;
 use backstitch_models::vocab::{AddSpecial, ParseSpecial, Vocab};
 use serde_json::Value;
 
-/// The texts of the tokens before the prefix, before the suffix and before the middle, in the
-/// families of models that have them.
-const MARKS: [[&str; 3]; 8] = [
-    ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"],
-    ["<fim-prefix>", "<fim-suffix>", "<fim-middle>"],
-    ["<fim_prefix>", "<fim_suffix>", "<fim_middle>"],
-    ["<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"],
-    ["<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"],
-    ["<PRE>", "<SUF>", "<MID>"],
-    ["▁<PRE>", "▁<SUF>", "▁<MID>"],
-    ["[PREFIX]", "[SUFFIX]", "[MIDDLE]"],
-];
+/// The texts of the tokens before the prefix, the suffix and the middle in Codestral's
+/// vocabulary, where no role tells them.
+const CODESTRAL: [&str; 3] = ["[PREFIX]", "[SUFFIX]", "[MIDDLE]"];
 /// The most files of context.
 const MAX_EXTRA: usize = 1024;
 
@@ -33,11 +24,13 @@ struct Marks {
 
 impl Marks {
     fn of(vocab: &Vocab) -> Option<Self> {
-        let [prefix, suffix, middle] = MARKS.iter().find_map(|texts| {
-            let [prefix, suffix, middle] = texts.map(|text| vocab.find(text.as_bytes()));
-            Some([prefix?, suffix?, middle?])
-        })?;
         let roles = vocab.roles();
+        let told = [roles.fim_pre, roles.fim_suf, roles.fim_mid].map(|id| id.map(Token));
+        let [prefix, suffix, middle] = match told {
+            [Some(_), Some(_), Some(_)] => told,
+            _ => CODESTRAL.map(|text| vocab.find(text.as_bytes())),
+        };
+        let (prefix, suffix, middle) = (prefix?, suffix?, middle?);
         let (repository, file) = (roles.fim_rep.map(Token), roles.fim_sep.map(Token));
         Some(Marks { prefix, suffix, middle, repository, file })
     }
