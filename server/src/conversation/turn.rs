@@ -215,18 +215,18 @@ fn sampling_fields(body: &Map<String, Value>) -> Result<Map<String, Value>, ApiE
 }
 
 /// The format of the answer that a request of any interface asks for.
-struct Format<'a> {
+struct AnswerFormat<'a> {
     fields: Fields<'a>,
     /// The path of the field that holds it.
     path: String,
 }
 
 /// Find the format of the answer.
-fn find_format(fields: Fields<'_>) -> Result<Option<Format<'_>>, ApiError> {
+fn find_format(fields: Fields<'_>) -> Result<Option<AnswerFormat<'_>>, ApiError> {
     // Chat completions, and the first form of Anthropic's messages.
     for name in ["response_format", "output_format"] {
         if let Some(format) = fields.object(name)? {
-            return Ok(Some(Format { fields: Fields::new(format), path: name.into() }));
+            return Ok(Some(AnswerFormat { fields: Fields::new(format), path: name.into() }));
         }
     }
     // Responses, and Anthropic's messages, have it among other options of the output. Elsewhere the
@@ -236,16 +236,16 @@ fn find_format(fields: Fields<'_>) -> Result<Option<Format<'_>>, ApiError> {
         let path = format!("{name}.format");
         let format = Fields::new(options).object("format").map_err(|error| error.renamed("format", &path))?;
         if let Some(format) = format {
-            return Ok(Some(Format { fields: Fields::new(format), path }));
+            return Ok(Some(AnswerFormat { fields: Fields::new(format), path }));
         }
     }
     Ok(None)
 }
 
-impl Format<'_> {
+impl AnswerFormat<'_> {
     /// Return the JSON schema that the format asks for.
     fn read(&self) -> Result<Option<Value>, ApiError> {
-        let Format { fields, path } = self;
+        let AnswerFormat { fields, path } = self;
         let at = |name: &str| format!("{path}.{name}");
         let schema = match fields.str("type").map_err(|error| error.renamed("type", &at("type")))? {
             None | Some("text") => return Ok(None),
