@@ -141,7 +141,9 @@ exports! {
     fn llama_vocab_get_suppress_tokens(handle: Handle, n: Out<i32>) -> *const i32 = [std::ptr::null()] {
         let model = of_vocab(handle)?;
         let tokens = model.vocab.suppressed();
-        n.write(i32::try_from(tokens.len()).unwrap_or(i32::MAX), "n_suppress_tokens")?;
+        if !n.is_null() {
+            n.write(i32::try_from(tokens.len()).unwrap_or(i32::MAX), "n_suppress_tokens")?;
+        }
         Ok(if tokens.is_empty() { std::ptr::null() } else { tokens.as_ptr().cast() })
     }
 

@@ -296,9 +296,13 @@ impl Hparams {
     /// Return the mixture of experts of a layer in an architecture that needs one.
     ///
     /// # Errors
-    /// [`Error::MissingKey`] if the file has none.
+    /// [`Error::MissingKey`] if the file has none; [`Error::Hparam`] if it says so of this layer
+    /// alone.
     pub fn experts(&self, layer: &LayerHparams) -> Result<Experts, Error> {
-        self.experts_of(layer).ok_or_else(|| self.missing("expert_count"))
+        self.experts_of(layer).ok_or_else(|| match self.experts {
+            Some(_) => self.invalid("expert_used_count", 0, "a number from 1 up"),
+            None => self.missing("expert_count"),
+        })
     }
 
     /// Return the error for a key that the architecture needs and the file lacks.

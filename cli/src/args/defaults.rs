@@ -43,18 +43,34 @@ pub struct Setting {
     option: String,
     /// Its value, if it takes one.
     value: Option<OsString>,
+    /// True for a switch that is off, or a list of nothing: no word stands for it, but levels below
+    /// do not set the option.
+    is_off: bool,
 }
 
 impl Setting {
     /// Set the option of that name.
     pub fn new(option: impl Into<String>, value: Option<OsString>) -> Self {
-        Self { option: option.into(), value }
+        Self { option: option.into(), value, is_off: false }
+    }
+
+    /// Leave out the option of that name.
+    pub fn off(option: impl Into<String>) -> Self {
+        Self { option: option.into(), value: None, is_off: true }
     }
 
     /// Return its words on a command line.
     pub fn into_words(self) -> impl Iterator<Item = OsString> {
-        std::iter::once(self.option.into()).chain(self.value)
+        let words = (!self.is_off).then(|| std::iter::once(self.option.into()).chain(self.value));
+        words.into_iter().flatten()
     }
+}
+
+/// An option that is set at some level.
+#[derive(Clone, Copy)]
+struct Set<'a> {
+    arg: &'a Arg,
+    is_off: bool,
 }
 
 /// The defaults of a command line.
@@ -91,13 +107,25 @@ impl Defaults<'_> {
         let mut levels = vec![top, own, foreign, self.variables()?];
         let positional = self.command.get_positionals().take(self.n_positional);
         let typed = self.typed.iter().filter_map(|name| known(self.command, name));
-        let mut set: Vec<&Arg> = typed.chain(positional).collect();
+        let mut set: Vec<Set<'_>> = typed.chain(positional).map(|arg| Set { arg, is_off: false }).collect();
+        // What has no meaning should not exclude anything.
+        let by_levels = levels.iter().flat_map(|level| self.set_by(level));
+        let all: Vec<Set<'_>> = set.iter().copied().chain(by_levels).collect();
         for level in levels.iter_mut().rev() {
-            level.retain(|setting| self.may_set(setting, &set));
-            set.extend(level.iter().filter_map(|setting| known(self.command, &setting.option)));
+            level.retain(|setting| self.has_meaning(setting, &all) && self.may_set(setting, &set));
+            set.extend(self.set_by(level));
         }
         let settings = levels.into_iter().flatten().filter(|setting| self.has_meaning(setting, &set));
         Ok(settings.flat_map(Setting::into_words).collect())
+    }
+
+    /// Return the options that a level sets.
+    fn set_by(&self, level: &[Setting]) -> Vec<Set<'_>> {
+        let set = |setting: &Setting| {
+            let arg = known(self.command, &setting.option)?;
+            Some(Set { arg, is_off: setting.is_off })
+        };
+        level.iter().filter_map(set).collect()
     }
 
     /// Return what Backstitch's variables set.
@@ -112,7 +140,9 @@ impl Defaults<'_> {
                 (false, Some("1" | "true" | "yes" | "on")) => {
                     settings.push(Setting::new(format!("--{long}"), None));
                 }
-                (false, Some("0" | "false" | "no" | "off")) => {}
+                (false, Some("0" | "false" | "no" | "off")) => {
+                    settings.push(Setting::off(format!("--{long}")));
+                }
                 (false, _) => return Err(format!("{name} is {}, not 1 or 0", value.display())),
             }
         }
@@ -131,22 +161,26 @@ impl Defaults<'_> {
     }
 
     /// Return true if a level may set an option beside those that higher levels `set`.
-    fn may_set(&self, setting: &Setting, set: &[&Arg]) -> bool {
+    fn may_set(&self, setting: &Setting, set: &[Set<'_>]) -> bool {
         let excludes = |one: &Arg, other: &Arg| {
             self.command.get_arg_conflicts_with(one).iter().any(|arg| arg.get_id() == other.get_id())
         };
         known(self.command, &setting.option).is_some_and(|arg| {
-            set.iter().all(|set| set.get_id() != arg.get_id() && !excludes(arg, set) && !excludes(set, arg))
+            set.iter().all(|&Set { arg: other, is_off }| {
+                let are_on = !is_off && !setting.is_off;
+                other.get_id() != arg.get_id() && !(are_on && (excludes(arg, other) || excludes(other, arg)))
+            })
         })
     }
 
     /// Return true if the option that this one needs is among those that are `set`.
-    fn has_meaning(&self, setting: &Setting, set: &[&Arg]) -> bool {
+    fn has_meaning(&self, setting: &Setting, set: &[Set<'_>]) -> bool {
         let option = setting.option.trim_start_matches('-');
         let mut needs = NEEDS.iter().filter(|(name, _)| *name == option);
         needs.all(|(_, needed)| {
             let needed = known(self.command, &format!("--{needed}"));
-            needed.is_none_or(|needed| set.iter().any(|arg| arg.get_id() == needed.get_id()))
+            needed
+                .is_none_or(|needed| set.iter().any(|set| !set.is_off && set.arg.get_id() == needed.get_id()))
         })
     }
 
@@ -184,7 +218,14 @@ impl Defaults<'_> {
         let takes_value = arg.get_action().takes_values();
         let value = match value {
             Value::Bool(true) if !takes_value => None,
-            Value::Bool(false) if !takes_value => return Ok(()),
+            Value::Bool(false) if !takes_value => {
+                settings.push(Setting::off(format!("--{long}")));
+                return Ok(());
+            }
+            Value::Array(values) if values.is_empty() && takes_value => {
+                settings.push(Setting::off(format!("--{long}")));
+                return Ok(());
+            }
             Value::Array(values) => {
                 return values.iter().try_for_each(|value| self.add(arg, value, settings));
             }
@@ -283,6 +324,17 @@ mod tests {
         assert_eq!(words(file, &[], "chat", &[]).unwrap(), ["--stop", "c"]);
         assert_eq!(words(file, &[("BACKSTITCH_STOP", "d")], "chat", &[]).unwrap(), ["--stop", "d"]);
         assert_eq!(words(file, &[], "chat", &["--stop"]).unwrap(), [""; 0]);
+        assert_eq!(words("stop = ['a']\n[chat]\nstop = []", &[], "chat", &[]).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_off_at_one_level_is_not_set_by_those_below() {
+        let file = "lookup = true\n[chat]\nlookup = false";
+        assert_eq!(words(file, &[], "run", &[]).unwrap(), ["--lookup"]);
+        assert_eq!(words(file, &[], "chat", &[]).unwrap(), [""; 0]);
+        assert_eq!(words(file, &[("BACKSTITCH_LOOKUP", "0")], "run", &[]).unwrap(), [""; 0]);
+        let drafted = [("BACKSTITCH_LOOKUP", "0"), ("BACKSTITCH_DRAFT_MODEL", "a")];
+        assert_eq!(words(file, &drafted, "run", &[]).unwrap(), ["--draft-model", "a"]);
     }
 
     #[test]
@@ -300,6 +352,8 @@ mod tests {
         assert_eq!(words(file, &[], "state trim", &[]).unwrap(), ["--force"], "it needs nothing there");
         let file = "[run]\nprompt-cache = 'a'\nprompt-cache-size = '8G'";
         assert_eq!(words(file, &[], "run", &[]).unwrap().len(), 4);
+        let variables = [("BACKSTITCH_KL_DIVERGENCE", "1")];
+        assert_eq!(words("file = 'a'", &variables, "perplexity", &[]).unwrap(), ["--file", "a"]);
         let variables = [("BACKSTITCH_STATE_MIB", "5")];
         assert_eq!(words("", &variables, "serve", &["--port"]).unwrap(), [""; 0]);
         let root = super::super::Cli::command();

@@ -83,7 +83,7 @@ pub fn options(variables: impl Iterator<Item = (OsString, OsString)>) -> (Vec<Se
         let Some(name) = name.to_str() else { continue };
         match VARIABLES.iter().find(|(known, ..)| *known == name) {
             Some((_, option, Value)) => options.push(Setting::new(*option, Some(value))),
-            Some((_, option, kind)) => options.extend(switch(option, *kind, &value)),
+            Some((_, option, kind)) => options.push(switch(option, *kind, &value)),
             None if name.starts_with(PREFIX) => {
                 notes.push(format!("{name} is ignored: it has no meaning here"));
             }
@@ -94,15 +94,15 @@ pub fn options(variables: impl Iterator<Item = (OsString, OsString)>) -> (Vec<Se
 }
 
 /// Return the option that a value of a switch stands for.
-fn switch(option: &'static str, kind: Kind, value: &OsString) -> Option<Setting> {
+fn switch(option: &'static str, kind: Kind, value: &OsString) -> Setting {
     let is_on = !matches!(
         value.to_string_lossy().to_lowercase().as_str(),
         "" | "0" | "false" | "off" | "no" | "disabled"
     );
     match kind {
-        _ if is_on => Some(Setting::new(option, None)),
-        Either(opposite) => Some(Setting::new(opposite, None)),
-        _ => None,
+        _ if is_on => Setting::new(option, None),
+        Either(opposite) => Setting::new(opposite, None),
+        _ => Setting::off(option),
     }
 }
 

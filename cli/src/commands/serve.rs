@@ -43,7 +43,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Error> {
     let model = model::open(&args.model, model::n_threads(args.context.n_threads))?;
     model::check_biases(&args.sampling, &model)?;
     let engine_params = engine_params(args, &model)?;
-    memory::check(&model, &engine_params.context_of(&model))?;
+    memory::check(&model, &engine_params.context)?;
     let adapters = adapters(args, &model)?;
     let host = host(args, params, engine_params, (model, adapters), template)?;
     let server = Server::bind(host).map_err(|error| {
@@ -251,7 +251,7 @@ fn model_name(args: &ModelArgs) -> String {
 /// the options have no keys, because the server would then admit everyone.
 fn keys(given: &[String], file: Option<&Path>) -> Result<Vec<String>, Error> {
     let mut keys: Vec<String> = given.iter().filter(|key| !key.is_empty()).cloned().collect();
-    if keys.is_empty() && !given.is_empty() {
+    if keys.is_empty() && !given.is_empty() && file.is_none() {
         let text = "--api-key is empty, and the server would admit everyone; give a key, or leave it out";
         return Err(Error::Refused(text.into()));
     }

@@ -47,7 +47,9 @@ pub(super) fn scaled(
         })?;
         *tensor = match block {
             Some(block) => tensor.block_scaled(&scale, block)?,
-            None => tensor.outer_scaled(&scale).or_else(|_| tensor.block_scaled(&scale, BLOCK))?,
+            None => tensor
+                .outer_scaled(&scale)
+                .or_else(|error| tensor.block_scaled(&scale, BLOCK).map_err(|_| error))?,
         };
     }
     Ok(sources)
@@ -92,7 +94,7 @@ mod tests {
         assert_eq!(scaled_by(vec![0.5], &[1, 1], "[128, 128]").unwrap(), halved);
         for (n, shape) in [(3, &[3][..]), (2, &[1, 2]), (0, &[0]), (12, &[2, 3, 2])] {
             let error = scaled_by(vec![1.0; n], shape, "null").unwrap_err().to_string();
-            assert!(error.contains("wanted a scale for each 128 x 128 of [2, 3]"), "{error}");
+            assert!(error.contains("wanted one scale, or one for each row of [2, 3]"), "{error}");
         }
     }
 }

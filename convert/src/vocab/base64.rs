@@ -17,6 +17,9 @@ pub(super) fn base64(text: &str) -> Option<Vec<u8>> {
     };
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     for group in text.trim_end_matches('=').as_bytes().chunks(4) {
+        if group.len() == 1 {
+            return None;
+        }
         let bits = group.iter().try_fold(0, |bits, &byte| Some(bits << 6 | digit(byte)?))?;
         let bits = bits << (6 * (4 - group.len()));
         bytes.extend([bits >> 16, bits >> 8, bits].iter().take(group.len() - 1).map(|b| *b as u8));
@@ -33,5 +36,6 @@ mod tests {
         assert_eq!(base64("TWFuTWE=").unwrap(), b"ManMa");
         assert_eq!(base64("TQ==").unwrap(), b"M");
         assert_eq!(base64("T?=="), None);
+        assert_eq!(base64("TWFuT"), None);
     }
 }

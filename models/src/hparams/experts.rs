@@ -79,7 +79,10 @@ impl Experts {
         };
         let (key, n_ff) = match widest(r, &layers, n_block)? {
             Some(n) => (WIDTH, n),
-            None => ("feed_forward_length", width_of_matrices(r).unwrap_or(n_ff)),
+            None => match width_of_matrices(r) {
+                Some(n) => (WIDTH, n),
+                None => ("feed_forward_length", n_ff),
+            },
         };
         r.product(key, n_expert as usize, n_ff)?;
         let most = (0..n_block).filter_map(|il| layers.n_used.at(il)).fold(0, u32::max);

@@ -2,9 +2,9 @@
 
 use crate::{
     error::Error,
-    gguf::{FromValue, Gguf, PerLayer},
+    gguf::{FromValue, Gguf, PerLayer, Value},
 };
-use alloc::{boxed::Box, vec::Vec};
+use alloc::{boxed::Box, vec, vec::Vec};
 
 // Limits well above any model that exists. They and `MAX_PRODUCT` keep the products that are formed
 // before a tensor of that shape was found in the file, heads times their width above all, far from
@@ -97,13 +97,15 @@ impl<'g, 'a> Reader<'g, 'a> {
     }
 
     /// Return the truth value of each layer, if the file has the key: an array of such, or of
-    /// numbers.
+    /// numbers, or one that counts for all layers.
     pub(super) fn flags(&self, key: &'static str, n_block: usize) -> Result<Option<Vec<bool>>, Error> {
         let keys = self.gguf.keys()?;
         let Some(entry) = keys.entry(key) else { return Ok(None) };
-        let flags = match Vec::<bool>::from_value(&entry.value) {
-            Ok(flags) => flags,
-            Err(_) => entry.read::<Vec<u32>>()?.iter().map(|&n| n != 0).collect(),
+        let flags = match (&entry.value, Vec::<bool>::from_value(&entry.value)) {
+            (_, Ok(flags)) => flags,
+            (Value::Array(_), _) => entry.read::<Vec<u32>>()?.iter().map(|&n| n != 0).collect(),
+            (Value::Bool(flag), _) => vec![*flag; n_block],
+            _ => vec![entry.read::<u32>()? != 0; n_block],
         };
         match flags.len() == n_block {
             true => Ok(Some(flags)),

@@ -69,7 +69,7 @@ pub(super) struct Specials {
     pub(super) roles: Roles,
     /// The tokens that end a generation, sorted.
     pub(super) eog: Vec<Token>,
-    /// The tokens that are never to be drawn, in the order of the file.
+    /// The tokens that are never to be drawn, sorted.
     pub(super) suppressed: Vec<u32>,
 }
 
@@ -87,7 +87,10 @@ impl Specials {
         let roles = source.roles.or(defaults).in_range(n_vocab);
         let suppressed = source.suppressed.iter().filter_map(|&id| u32::try_from(id).ok());
         let suppressed = suppressed.filter(|&id| (id as usize) < n_vocab);
-        let suppressed = try_collect(source.suppressed.len(), suppressed)?;
+        let mut suppressed = try_collect(source.suppressed.len(), suppressed)?;
+        // A file may repeat a token as often as it likes.
+        suppressed.sort_unstable();
+        suppressed.dedup();
         let mut specials = Self { attrs, roles, eog: Vec::new(), suppressed };
         specials.find_roles(texts);
         specials.find_eog(texts);

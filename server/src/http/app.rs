@@ -231,16 +231,20 @@ impl Host {
     /// [`ErrorKind::Server`] if it cannot be loaded any more.
     pub async fn wake(self: &Arc<Self>) -> Result<Arc<App>, ApiError> {
         self.touch();
-        let mut app = self.app.lock().await;
+        let mut app = self.app.clone().lock_owned().await;
         if let Some(app) = &*app {
             return Ok(app.clone());
         }
         tracing::info!("loading the model again");
         let host = self.clone();
-        let load = move || App::new((host.loader)()?, host.params.clone(), Some(host.adapters.clone()));
+        // The lock goes along: the load goes on if this client goes away, and nobody else should
+        // load the model beside it.
+        let load = move || {
+            let loaded = App::new((host.loader)()?, host.params.clone(), Some(host.adapters.clone()))?;
+            Ok::<_, Error>(app.insert(Arc::new(loaded)).clone())
+        };
         let loaded = tokio::task::spawn_blocking(load).await;
-        let loaded = loaded.map_err(|error| ApiError::new(ErrorKind::Server, error.to_string()))??;
-        Ok(app.insert(Arc::new(loaded)).clone())
+        Ok(loaded.map_err(|error| ApiError::new(ErrorKind::Server, error.to_string()))??)
     }
 
     /// Drop the model if nothing has used it for the time of [`ServerParams::sleep_after`]. Waits

@@ -49,12 +49,13 @@ function keyNames(keys) {
   return keys.split(", ").flatMap((name, n) => (n === 0 ? [el("kbd", null, name)] : [" ", el("kbd", null, name)]));
 }
 
-// In a field Alt with an arrow moves by words, and Option with a letter writes another character. An
-// empty message box has no words.
+// In a field Alt with an arrow moves by words, and Apple's Option with a letter writes another
+// character. An empty message box has no words.
 function isShortcut({ target, code, key }) {
   if (!isWriting(target)) return true;
   if (code.startsWith("Arrow")) return target === byId("input") && target.value === "";
-  return key.toLowerCase() === code.slice("Key".length).toLowerCase();
+  const isOption = /Mac|iPhone|iPad/.test(navigator.platform);
+  return !isOption || key.toLowerCase() === code.slice("Key".length).toLowerCase();
 }
 
 function plainKey(event, commands) {

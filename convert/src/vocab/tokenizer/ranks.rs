@@ -19,6 +19,9 @@ use crate::vocab::tokens::wrong;
 
 /// Most bytes of a token: all ways to cut it are looked at. Real ones have a few hundred.
 const MAX_TOKEN: usize = 1024;
+/// The most bytes of merges: each way to cut a token in two tokens is one, so a small file could
+/// ask for a lot. Published vocabularies have about 10 MB.
+const MAX_MERGES: usize = 64 << 20;
 
 /// `tekken.json`.
 #[derive(Deserialize)]
@@ -118,10 +121,16 @@ fn file(path: &Path, ranked: Vec<(Vec<u8>, usize)>, pre_tokenizer: Value) -> Res
     };
     // The rank of the result, then those of the parts.
     let mut merges: Vec<([usize; 3], [&[u8]; 2])> = Vec::new();
+    let mut n_bytes = 0;
     for (token, rank) in &ranked {
         for at in 1..token.len() {
             let (a, b) = token.split_at(at);
             if let (Some(&left), Some(&right)) = (ranks.get(a), ranks.get(b)) {
+                n_bytes += token.len();
+                if n_bytes > MAX_MERGES {
+                    let found = format!("merges of more than {n_bytes} bytes");
+                    return Err(wrong(path, found, format!("at most {MAX_MERGES}")));
+                }
                 merges.push(([*rank, left, right], [a, b]));
             }
         }
@@ -185,6 +194,14 @@ mod tests {
             let error = parse_tiktoken(Path::new("x"), lines.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(wanted), "{error}");
         }
+    }
+
+    #[test]
+    fn a_small_file_does_not_ask_for_many_merges() {
+        let zeros = |n: usize| "AAAA".repeat(n / 3) + ["", "AA==", "AAA="][n % 3];
+        let lines: String = (1..=MAX_TOKEN).map(|n| format!("{} {n}\n", zeros(n))).collect();
+        let error = parse_tiktoken(Path::new("x"), lines.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("merges of more than"), "{error}");
     }
 
     #[test]

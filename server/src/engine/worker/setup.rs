@@ -53,14 +53,6 @@ fn settled(model: &Model, params: &EngineParams) -> (EngineParams, Params) {
     (EngineParams { n_ctx, n_slots, ..params.clone() }, context)
 }
 
-impl EngineParams {
-    /// Return the parameters of the context that an engine with these parameters makes for a model:
-    /// what it needs can be checked before.
-    pub fn context_of(&self, model: &Model) -> Params {
-        settled(model, self).1
-    }
-}
-
 impl Worker {
     /// Make the context and everything around it.
     ///
