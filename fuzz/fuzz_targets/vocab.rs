@@ -103,6 +103,7 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
         lowercase: u.arbitrary()?,
         strip_accents: u.arbitrary()?,
         charsmap: if model == "t5" { u.arbitrary()? } else { Vec::new() },
+        suppressed: if u.ratio(1, 8)? { numbers(u, 4)? } else { Vec::new() },
     };
     let (built, tally) = ALLOCATOR.during_here(|| Vocab::new(&source));
     let texts = tokens.iter().chain(&merges).map(|text| 8 + text.len());
