@@ -238,8 +238,8 @@ function keep(conversation) {
   touch(conversation);
   try {
     store.save(conversation);
-  } catch {
-    toast("This browser’s storage is full: the conversation is not kept. Export it, or delete others.");
+  } catch (error) {
+    toast(`${error.message}: the conversation is not kept. Export it, or delete others.`);
   }
   listeners.change();
 }

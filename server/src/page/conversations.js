@@ -63,8 +63,8 @@ function setTitle(id, title) {
   conversation.title = title;
   try {
     store.save(conversation);
-  } catch {
-    toast("This browser’s storage is full: the title is not kept.");
+  } catch (error) {
+    toast(`${error.message}: the title is not kept.`);
   }
 }
 

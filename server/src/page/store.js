@@ -2,7 +2,7 @@
 // own, beside a short head for the list. Several tabs may have the same conversation: each of them
 // takes in what the others stored before it stores its own, so that nothing is overwritten.
 
-import { fromData, merge, size, toData } from "./tree.js";
+import { fromData, MAX_NODES, merge, size, toData } from "./tree.js";
 
 const HEAD = "backstitch:head:";
 const CHAT = "backstitch:chat:";
@@ -69,20 +69,34 @@ export function load(id) {
 /** Take in what other tabs stored of a conversation. */
 export function pull(conversation) {
   const stored = load(conversation.id);
-  if (stored === null) return;
+  if (stored !== null) take(conversation, stored);
+}
+
+function take(conversation, stored) {
   merge(conversation, stored, known.get(conversation));
   remember(conversation, stored);
 }
 
 /**
- * Keep a conversation, with what other tabs stored of it. Throws if the browser's storage is full.
- * An empty one is not kept.
+ * Keep a conversation, with what other tabs stored of it. An empty one is not kept. Throws an error
+ * that says why it cannot be kept; what is stored then stays.
  */
 export function save(conversation) {
   if (size(conversation) === 0) return;
-  pull(conversation);
-  storage.setItem(CHAT + conversation.id, JSON.stringify(toData(conversation)));
-  storage.setItem(HEAD + conversation.id, JSON.stringify({ title: conversation.title, updated: conversation.updated }));
+  const { id } = conversation;
+  const stored = load(id);
+  if (stored !== null) {
+    take(conversation, stored);
+  } else if (storage.getItem(CHAT + id) !== null) {
+    throw new Error("Another version of this page stored the conversation in a form that this one cannot read");
+  }
+  if (conversation.nodes.size > MAX_NODES) throw new Error("A conversation has at most 10,000 messages");
+  try {
+    storage.setItem(CHAT + id, JSON.stringify(toData(conversation)));
+    storage.setItem(HEAD + id, JSON.stringify({ title: conversation.title, updated: conversation.updated }));
+  } catch {
+    throw new Error("This browser’s storage is full");
+  }
   remember(conversation, conversation);
 }
 

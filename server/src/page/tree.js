@@ -6,6 +6,8 @@
 import { natural } from "./numbers.js";
 
 const ROOT = "root";
+/** The most nodes of a conversation: a longer one is not read. */
+export const MAX_NODES = 10_000;
 // The numbers that turn.js writes of an answer. The first ones are always there.
 const COUNTS = ["cached", "evaluated", "generated", "prompt"];
 const NUMBERS = ["promptMs", "generatedMs", "perSecond", "reused", "replayed", "reevaluated", "difference", "fromDisk", "seq"];
@@ -124,7 +126,7 @@ export function toData(conversation) {
  */
 export function fromData(data) {
   if (!isObject(data) || data.version !== 1 || !Array.isArray(data.nodes)) throw new Error("this is no conversation");
-  if (data.nodes.length > 10_000) throw new Error("the conversation has more than 10,000 messages");
+  if (data.nodes.length > MAX_NODES) throw new Error("the conversation has more than 10,000 messages");
   const nodes = new Map();
   for (const raw of data.nodes) {
     const node = readNode(raw);

@@ -84,6 +84,21 @@ test("what could not be stored is not replaced by what is", () => {
   assert.deepEqual([own.title, ...texts(store.load(own.id))], ["Sewing", "1", "2, and more"]);
 });
 
+test("what cannot be read is not replaced, and nothing is stored that cannot be read", () => {
+  const [own] = inTwoTabs();
+  const key = `backstitch:chat:${own.id}`;
+  const later = JSON.stringify({ version: 99 });
+  const before = values.get(key);
+  values.set(key, later);
+  assert.throws(() => store.save(own), /cannot read/);
+  assert.equal(values.get(key), later);
+  values.set(key, before);
+  const [question] = tree.path(own);
+  while (own.nodes.size <= tree.MAX_NODES) tree.addMessage(own, question, "assistant", { text: "3" });
+  assert.throws(() => store.save(own), /10,000/);
+  assert.equal(values.get(key), before);
+});
+
 test("a title and a system message are those that were changed", () => {
   const [own, other] = inTwoTabs();
   other.title = "Sewing";
