@@ -353,6 +353,20 @@ fn a_draft_context_that_is_full_gives_no_guesses() {
 }
 
 #[test]
+fn a_draft_model_drafts_as_far_as_it_has_positions() {
+    let target = model("gpt2");
+    let n = target.graph().n_positions().unwrap();
+    let mut drafter = DraftModel::new(&target, &target, params().n_ctx(4 * n as u32)).unwrap();
+    let text: Vec<Token> = (0..n as u32 + 8).map(|i| Token(20 + i % 7)).collect();
+    let mut draft = |len: usize| {
+        let mut draft = Vec::new();
+        drafter.draft(&text[..len], text[len], 4, &mut draft).unwrap();
+        draft.len()
+    };
+    assert_eq!([draft(n - 10), draft(n - 2), draft(n - 1), draft(n), draft(n + 6)], [4, 2, 1, 0, 0]);
+}
+
+#[test]
 fn a_draft_model_of_another_vocabulary_is_named() {
     let (spm, bpe) = (model("llama"), model("qwen3"));
     let error = DraftModel::new(&spm, &bpe, params()).map(|_| ()).unwrap_err();

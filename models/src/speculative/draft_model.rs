@@ -39,13 +39,15 @@ pub struct DraftModel {
 
 impl DraftModel {
     /// Make a drafter for `target` of the model `draft`, in a context of these parameters and one
-    /// sequence.
+    /// sequence. The context has no more tokens than the model has positions for.
     ///
     /// # Errors
     /// [`Error::DraftVocab`] if a token differs between the models; those of [`Context::new`].
     pub fn new(target: &Model, draft: &Model, params: Params) -> Result<Self, Error> {
         check_vocabs(draft.vocab(), target.vocab())?;
-        let mut ctx = Context::new(draft, Params { n_seq_max: 1, ..params })?;
+        let n_positions = draft.graph().n_positions().map_or(u32::MAX, |n| n as u32);
+        let n_ctx = params.n_ctx.min(n_positions);
+        let mut ctx = Context::new(draft, Params { n_ctx, n_seq_max: 1, ..params })?;
         let seq = ctx.sequence()?;
         let n_ctx = ctx.params().n_ctx;
         let mut new = Vec::new();
