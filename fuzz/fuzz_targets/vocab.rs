@@ -25,8 +25,10 @@ const TABLES_PER_BYTE: u64 = 40;
 const SLACK: u64 = 1 << 15;
 
 /// Names of pre-tokenisers, and one that does not exist.
-const PRES: [&str; 14] = [
+const PRES: [&str; 16] = [
     "default",
+    "whitespace",
+    "mmbert",
     "gpt-2",
     "llama-bpe",
     "qwen2",
@@ -42,8 +44,29 @@ const PRES: [&str; 14] = [
     "none",
 ];
 
+/// Names of tokenisers, and one that does not exist.
+const MODELS: [&str; 12] = [
+    "gpt2",
+    "gemma4",
+    "whitespace",
+    "hybriddna",
+    "llama",
+    "bert",
+    "t5",
+    "rwkv",
+    "plamo2",
+    "no_vocab",
+    "none",
+    "unknown",
+];
+
 /// Texts with a special meaning to some code.
-const TEXTS: [&str; 20] = [
+const TEXTS: [&str; 25] = [
+    "<dna>",
+    "</dna>",
+    "<oov>",
+    "ACGTAC\u{e000}",
+    "<s>",
     "a",
     "b",
     "aa",
@@ -80,21 +103,29 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
     let tokens: Vec<&str> = tokens.iter().map(String::as_str).collect();
     let merges: Vec<&str> = merges.iter().map(String::as_str).collect();
     let plain = whole_alphabet && u.arbitrary()?;
-    let model = if plain { "gpt2" } else { *u.choose(&["gpt2", "llama", "bert", "t5", "rwkv", "none"])? };
+    let model = if plain { "gpt2" } else { *u.choose(&MODELS)? };
     let source = VocabSource {
         model,
         pre: if u.arbitrary()? { Some(*u.choose(&PRES)?) } else { None },
         name: if plain { None } else { *u.choose(&[None, Some("phi-3"), Some("modern-bert")])? },
-        scores: if matches!(model, "llama" | "t5") { numbers(u, tokens.len())? } else { Vec::new() },
+        scores: if matches!(model, "llama" | "t5" | "plamo2") {
+            numbers(u, tokens.len())?
+        } else {
+            Vec::new()
+        },
         types: if plain {
             Vec::new()
         } else {
             numbers::<u8>(u, tokens.len())?.iter().map(|n| i32::from(n % 8)).collect()
         },
         architecture: None,
-        size: None,
+        size: if u.ratio(1, 4)? { Some(u.int_in_range(0..=64)?) } else { None },
         tokens: &tokens,
-        merges: if matches!(model, "gpt2" | "none") { &merges } else { &[] },
+        merges: if matches!(model, "gpt2" | "gemma4" | "whitespace" | "hybriddna" | "unknown") {
+            &merges
+        } else {
+            &[]
+        },
         roles: roles(u)?,
         add_bos: u.arbitrary()?,
         add_eos: u.arbitrary()?,
