@@ -30,9 +30,11 @@ pub fn run(args: &GraphArgs) -> Result<(), Error> {
 fn show(gguf: &Gguf, dot: bool) -> Result<(), Error> {
     let (_, graph) = Model::describe(gguf, arch::ALL)?;
     let mut out = Output::new(false);
-    if let Some(encoder) = graph.encoder() {
-        out.stream(&if dot { encoder.to_dot() } else { encoder.to_text() })?;
+    if dot {
+        out.stream(&graph.to_dot())?;
+    } else {
+        graph.encoder().map_or(Ok(()), |encoder| out.stream(&encoder.to_text()))?;
+        out.stream(&graph.to_text())?;
     }
-    out.stream(&if dot { graph.to_dot() } else { graph.to_text() })?;
     Ok(out.flush()?)
 }

@@ -82,6 +82,18 @@ fn a_graph_is_text_or_dot() {
     assert!(backstitch(&["graph"]).ok().contains("rms_norm"));
     let dot = backstitch(&["graph", "--dot"]).ok();
     assert!(dot.starts_with("digraph") && dot.trim_end().ends_with('}'));
+    let t5 = repository("goldens/models/t5.gguf");
+    let dot = backstitch(&["graph", "--dot", "-m", arg(&t5)]).ok();
+    // One graph, in which the names of encoder and decoder differ.
+    assert_eq!(dot.matches("digraph").count(), 1);
+    assert_eq!(dot.matches(['{']).count(), dot.matches(['}']).count());
+    let mut boxes: Vec<_> =
+        dot.lines().filter_map(|line| Some(line.split_once(" [label")?.0.trim())).collect();
+    boxes.retain(|name| !name.contains("->"));
+    let n = boxes.len();
+    boxes.sort_unstable();
+    boxes.dedup();
+    assert!(boxes.len() == n && boxes.contains(&"e0") && boxes.contains(&"s0"), "{dot}");
 }
 
 #[test]

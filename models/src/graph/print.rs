@@ -55,33 +55,45 @@ impl Graph {
         line
     }
 
-    /// Return the graph in Graphviz's language: a box a step, a cluster a layer, an edge a value.
+    /// Return the graph in Graphviz's language: a box a step, a cluster a layer, an edge a value. The
+    /// graph of an encoder is a cluster before it.
     pub fn to_dot(&self) -> String {
         let mut text = String::from("digraph model {\n  node [shape=box, fontname=\"monospace\"];\n");
+        if let Some(encoder) = self.encoder() {
+            text.push_str("  subgraph cluster_encoder { label=\"encoder\";\n");
+            encoder.boxes(&mut text, 'e');
+            text.push_str("  }\n");
+        }
+        self.boxes(&mut text, 's');
+        text.push_str("}\n");
+        text
+    }
+
+    /// Write the boxes and edges, whose names begin with `prefix`.
+    fn boxes(&self, text: &mut String, prefix: char) {
         let mut layer = None;
         for (i, step) in self.steps.iter().enumerate() {
             if step.layer != layer {
                 text.push_str(if layer.is_some() { "  }\n" } else { "" });
                 if let Some(il) = step.layer {
-                    let _ = writeln!(text, "  subgraph cluster_{il} {{ label=\"layer {il}\";");
+                    let _ = writeln!(text, "  subgraph cluster_{prefix}{il} {{ label=\"layer {il}\";");
                 }
                 layer = step.layer;
             }
             let weights = self.weights_of(step).join("\\n");
-            let _ = writeln!(text, "  s{i} [label=\"{}\\n{weights}\"];", step.name);
+            let _ = writeln!(text, "  {prefix}{i} [label=\"{}\\n{weights}\"];", step.name);
         }
         text.push_str(if layer.is_some() { "  }\n" } else { "" });
-        self.edges(&mut text);
-        text.push_str("}\n");
-        text
+        self.edges(text, prefix);
     }
 
-    fn edges(&self, text: &mut String) {
+    fn edges(&self, text: &mut String, prefix: char) {
         let mut written_by: Vec<Option<usize>> = vec![None; self.values.len()];
         for (i, step) in self.steps.iter().enumerate() {
             for &v in &step.reads {
                 if let Some(from) = written_by[v.0 as usize] {
-                    let _ = writeln!(text, "  s{from} -> s{i} [label=\"{}\"];", self.label(v));
+                    let label = self.label(v);
+                    let _ = writeln!(text, "  {prefix}{from} -> {prefix}{i} [label=\"{label}\"];");
                 }
             }
             step.writes.iter().for_each(|v| written_by[v.0 as usize] = Some(i));
