@@ -33,7 +33,7 @@ mod saved;
 mod session;
 mod target;
 mod terminal;
-mod text_file;
+mod whole_file;
 
 use clap::Parser;
 use clap::error::ErrorKind;

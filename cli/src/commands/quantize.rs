@@ -13,6 +13,7 @@ use crate::model;
 use crate::output::{Output, bytes, counted, note, one_line};
 use crate::progress::Progress;
 use crate::target::{Kind, Target};
+use crate::whole_file;
 use backstitch_core::pool::ThreadPool;
 use backstitch_models::Error as ModelError;
 use backstitch_models::gguf::Access;
@@ -27,8 +28,8 @@ use std::path::Path;
 /// # Errors
 /// - [`Error::Engine`] if the model cannot be read or is damaged.
 /// - [`Error::Read`] if the importance matrix cannot be read.
-/// - [`Error::Refused`] if OUT is a file of another kind, if the importance matrix is damaged or of
-///   another model, or if a tensor cannot get its type.
+/// - [`Error::Refused`] if OUT is a file of another kind, if the importance matrix is damaged, of
+///   another model or longer than 4 GiB, or if a tensor cannot get its type.
 /// - [`Error::Write`] if the new file cannot be written.
 pub fn run(args: &QuantizeArgs) -> Result<(), Error> {
     let source = model::source(&args.input, Access::Map)?;
@@ -73,10 +74,9 @@ fn n_quantized(quantizer: &Quantizer<'_, '_>) -> usize {
     quantizer.tensors().iter().filter(|planned| !planned.is_copied()).count()
 }
 
-/// Read an importance matrix.
+/// Read an importance matrix. The largest models have some of half a gigabyte.
 fn read(path: &Path) -> Result<Imatrix, Error> {
-    let bytes = std::fs::read(path).map_err(|source| Error::Read { path: path.into(), source })?;
-    Imatrix::read(&bytes).map_err(|error| of_quantizer(path, error))
+    Imatrix::read(&whole_file::content(path, 4 << 30)?).map_err(|error| of_quantizer(path, error))
 }
 
 /// Write the new model, and show a progress line. Returns the size of the file.

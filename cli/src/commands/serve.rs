@@ -14,7 +14,7 @@ use crate::args::{
 use crate::error::Error;
 use crate::interrupt::{self, Stoppable};
 use crate::output::note;
-use crate::{embedded, memory, model, text_file};
+use crate::{embedded, memory, model, whole_file};
 use backstitch_models::{LoadParams, Model, Params, Pooling, Token};
 use backstitch_server::engine::{DraftSource, Drafts, Engine, EngineParams, SlotLayout};
 use backstitch_server::http::{Adapters, Host, Loaded, LoadedAdapter, Server};
@@ -256,7 +256,7 @@ fn keys(given: &[String], file: Option<&Path>) -> Result<Vec<String>, Error> {
         return Err(Error::Refused(text.into()));
     }
     if let Some(path) = file {
-        let text = text_file::read(path)?;
+        let text = whole_file::written(path)?;
         let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         if lines.is_empty() {
             return Err(Error::Refused(format!("{} has no keys: write one a line", path.display())));

@@ -62,6 +62,11 @@ fn questions_are_answered() {
     fs::write(&path, "{}").unwrap();
     let error = backstitch(&["perplexity", "--multiple-choice", arg(&path)]);
     assert!(error.error(1).contains("line 1: "), "{}", error.stderr);
+    #[cfg(unix)]
+    {
+        let endless = backstitch(&["perplexity", "--multiple-choice", "/dev/zero"]);
+        assert!(endless.error(1).contains("longer than 256.0 MiB"), "{}", endless.stderr);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use super::refused;
 use crate::error::Error;
-use crate::text_file;
+use crate::whole_file;
 use backstitch_models::Model;
 use backstitch_models::chat::ChatTemplate;
 use backstitch_models::vocab::{AddSpecial, ParseSpecial, Vocab};
@@ -148,7 +148,7 @@ fn source(wanted: &str) -> Result<String, Error> {
             names.join(", ")
         )));
     }
-    text_file::read(Path::new(wanted))
+    whole_file::written(Path::new(wanted))
 }
 
 #[cfg(test)]

@@ -10,10 +10,13 @@ use crate::error::Error;
 use crate::model;
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::whole_file;
 use backstitch_models::judge::{Accuracy, Answer, answer};
 use serde_json::{Value, json};
-use std::fs;
 use std::path::Path;
+
+/// The longest file of questions, in bytes.
+const MAX_BYTES: u64 = 256 << 20;
 
 /// A question: the beginning of a text, and endings of which one is right.
 struct Question {
@@ -25,7 +28,7 @@ struct Question {
 
 /// Answer the questions in the file at `path`.
 pub(super) fn run(args: &PerplexityArgs, path: &Path) -> Result<(), Error> {
-    let text = fs::read_to_string(path).map_err(|source| Error::Read { path: path.into(), source })?;
+    let text = whole_file::text(path, MAX_BYTES)?;
     let questions =
         questions(&text).map_err(|error| Error::Refused(format!("{}: {error}", path.display())))?;
     let model = model::open(&args.model, model::n_threads(args.context.n_threads))?;

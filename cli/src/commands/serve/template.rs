@@ -2,7 +2,7 @@
 
 use crate::args::AnswerArgs;
 use crate::error::Error;
-use crate::text_file;
+use crate::whole_file;
 use backstitch_models::chat::ChatTemplate;
 use backstitch_server::conversation::{builtin_names, builtin_template};
 
@@ -15,7 +15,7 @@ pub fn read(args: &AnswerArgs) -> Result<Option<String>, Error> {
     let source = match (&args.chat_template, &args.chat_template_file) {
         (Some(text), _) if text.contains(['{', ' ']) => text.clone(),
         (Some(name), _) => named(name)?,
-        (None, Some(path)) => text_file::read(path)?,
+        (None, Some(path)) => whole_file::written(path)?,
         (None, None) => return Ok(None),
     };
     match ChatTemplate::from_source(&source) {
