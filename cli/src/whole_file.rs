@@ -1,4 +1,5 @@
-//! Files that options name and that are read whole: keys, templates, questions, importance matrices.
+//! Files that options name and that are read whole: keys, templates, questions, importance
+//! matrices.
 
 use crate::error::Error;
 use crate::output::bytes;

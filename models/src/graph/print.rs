@@ -55,8 +55,8 @@ impl Graph {
         line
     }
 
-    /// Return the graph in Graphviz's language: a box a step, a cluster a layer, an edge a value. The
-    /// graph of an encoder is a cluster before it.
+    /// Return the graph in Graphviz's language: a box a step, a cluster a layer, an edge a value.
+    /// The graph of an encoder is a cluster before it.
     pub fn to_dot(&self) -> String {
         let mut text = String::from("digraph model {\n  node [shape=box, fontname=\"monospace\"];\n");
         if let Some(encoder) = self.encoder() {
