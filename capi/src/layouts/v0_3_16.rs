@@ -162,6 +162,8 @@ impl ContextParams {
             has_rope: self.rope_freq_base != 0.0 || self.rope_freq_scale != 0.0 || self.yarn_orig_ctx != 0,
             has_eval_callback: !self.cb_eval.is_null(),
             has_samplers: false,
+            has_kind: false,
+            attention: self.attention_type,
         }
     }
 }
@@ -186,13 +188,16 @@ pub struct QuantizeParams {
     pub prune_layers: *const i32,
 }
 
+/// The number that stands for no type: that of all types in this header.
+const NO_TYPE: i32 = 40;
+
 impl Default for QuantizeParams {
     fn default() -> Self {
         QuantizeParams {
             nthread: 0,
-            ftype: 7,
-            output_tensor_type: 39,
-            token_embedding_type: 39,
+            ftype: 9,
+            output_tensor_type: NO_TYPE,
+            token_embedding_type: NO_TYPE,
             allow_requantize: 0,
             quantize_output_tensor: 1,
             only_copy: 0,
@@ -270,7 +275,8 @@ exports! {
         vocab: Handle, n_ctx_train: i32, multiplier: f32, base: f32, allowed_length: i32, last_n: i32,
         breakers: In<Text>, n_breakers: usize,
     ) -> SamplerRef = [SamplerRef::NULL] {
-        let _ = n_ctx_train;
+        // The argument bounds the tokens that are searched, and is their number for -1.
+        let last_n = if last_n == -1 { n_ctx_train } else { last_n.min(n_ctx_train) };
         dry(vocab, &DryArguments { multiplier, base, allowed_length, last_n, breakers, n_breakers })
     }
 }
