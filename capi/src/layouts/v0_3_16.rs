@@ -191,6 +191,12 @@ pub struct QuantizeParams {
 /// The number that stands for no type: that of all types in this header.
 const NO_TYPE: i32 = 40;
 
+/// Return a number of a type of this header, or one that is no type anywhere: later headers have
+/// types from [`NO_TYPE`] on.
+fn type_of(number: i32) -> i32 {
+    if number < NO_TYPE { number } else { -1 }
+}
+
 impl Default for QuantizeParams {
     fn default() -> Self {
         QuantizeParams {
@@ -218,8 +224,8 @@ impl QuantizeParams {
         QuantizeOptions {
             n_threads: self.nthread,
             file_type: self.ftype,
-            output: self.output_tensor_type,
-            token_embedding: self.token_embedding_type,
+            output: type_of(self.output_tensor_type),
+            token_embedding: type_of(self.token_embedding_type),
             allow_requantize: self.allow_requantize != 0,
             keep_output: self.quantize_output_tensor == 0,
             pure: self.pure != 0,

@@ -109,7 +109,8 @@ pub fn dry(vocab: Handle, arguments: &DryArguments) -> Result<SamplerRef, Error>
         allowed_length: arguments.allowed_length.max(0) as usize,
         last_n: arguments.last_n.clamp(0, LARGEST) as usize,
     };
-    if params.multiplier == 0.0 || !(params.base >= 1.0) || params.last_n == 0 {
+    let is_on = params.multiplier != 0.0 && params.base >= 1.0 && params.last_n > 0;
+    if !is_on {
         return filter(c"dry", false, builder(0));
     }
     let model = of_vocab(vocab)?;

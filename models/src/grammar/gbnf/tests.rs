@@ -285,7 +285,7 @@ proptest! {
         texts in prop::collection::vec("[abc()]{0,7}", 30),
     ) {
         let grammar = format!("root ::= {} | x\nx ::= {}\ny ::= {}\nz ::= {}", exprs[0], exprs[1], exprs[2], exprs[3]);
-        let rules = parse::parse(&grammar, &vocab()).unwrap();
+        let rules = parse::parse(&grammar, "root", &vocab()).unwrap();
         prop_assert!(check::refuse_left_recursion(&rules, &grammar).is_ok());
         let compiled = compiler().gbnf(&grammar).unwrap();
         for text in texts {
