@@ -200,10 +200,16 @@ thread_local! {
 
 /// Evaluate a batch by `work`, which the program's callback may abort.
 pub fn in_evaluation<T>(work: impl FnOnce() -> T) -> T {
+    struct Ends;
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            IN_EVALUATION.set(false);
+        }
+    }
     IN_EVALUATION.set(true);
-    let result = work();
-    IN_EVALUATION.set(false);
-    result
+    // Also if the work panics.
+    let _ends = Ends;
+    work()
 }
 
 /// Return the request to cancel that asks a callback of the program's. Only the thread that
