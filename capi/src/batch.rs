@@ -3,11 +3,13 @@
 use crate::border::exports;
 use crate::error::Error;
 use crate::layouts::Batch;
+use bytemuck::Zeroable;
+use bytemuck::allocation::try_zeroed_vec;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// The most numbers of one list, so that a size which a program computed wrongly is an error.
-const MOST: usize = 1 << 31;
+/// The most sequences in one piece of memory, so that no piece is larger than a system gives.
+const MOST_TOGETHER: usize = 1 << 28;
 
 /// The lists of a batch. Their elements stay where they are until the batch is freed.
 struct Lists {
@@ -15,7 +17,8 @@ struct Lists {
     embd: Vec<f32>,
     pos: Vec<i32>,
     n_seq_id: Vec<i32>,
-    seqs: Vec<i32>,
+    /// Sequences of some tokens each.
+    seqs: Vec<Vec<i32>>,
     /// The address of each token's part of `seqs`, and a null.
     seq_id: Vec<*mut i32>,
     logits: Vec<i8>,
@@ -39,36 +42,41 @@ const EMPTY: Batch = Batch {
     logits: std::ptr::null_mut(),
 };
 
-/// Return `n` zeros.
-fn zeros<T: Clone + Default>(n: usize) -> Result<Vec<T>, Error> {
-    let refused = Error::Range { what: "the batch", found: n as i64, wanted: "a size that fits in memory" };
-    let mut list = Vec::new();
-    match n <= MOST && list.try_reserve_exact(n).is_ok() {
-        true => list.resize(n, T::default()),
-        false => return Err(refused),
-    }
-    Ok(list)
+const TOO_LARGE: fn(usize) -> Error =
+    |n| Error::Range { what: "the batch", found: n as i64, wanted: "a size that fits in memory" };
+
+/// Return `n` zeros, which take memory when they are written to: programs allocate for as many
+/// sequences of each token as a context has tokens.
+fn zeros<T: Zeroable>(n: usize) -> Result<Vec<T>, Error> {
+    try_zeroed_vec(n).map_err(|()| TOO_LARGE(n))
 }
 
 impl Lists {
     fn new(n_tokens: usize, n_embd: usize, n_seq_max: usize) -> Result<Self, Error> {
         let n_tokens_here = if n_embd == 0 { n_tokens } else { 0 };
-        let mut seqs: Vec<i32> = zeros(n_tokens.saturating_mul(n_seq_max))?;
-        let start = seqs.as_mut_ptr();
-        let part = |i| start.wrapping_add(i * n_seq_max);
+        let n_together = (MOST_TOGETHER / n_seq_max).clamp(1, n_tokens);
+        let starts = (0..n_tokens).step_by(n_together);
+        let lengths = starts.map(|start| n_together.min(n_tokens - start).saturating_mul(n_seq_max));
+        let mut seqs: Vec<Vec<i32>> = lengths.map(zeros).collect::<Result<_, _>>()?;
+        let mut seq_id = Vec::new();
+        seq_id.try_reserve_exact(n_tokens + 1).map_err(|_| TOO_LARGE(n_tokens))?;
+        seq_id.extend(
+            seqs.iter_mut().flat_map(|some| some.chunks_exact_mut(n_seq_max)).map(<[i32]>::as_mut_ptr),
+        );
+        seq_id.push(std::ptr::null_mut());
         Ok(Lists {
             token: zeros(n_tokens_here)?,
             embd: zeros(n_tokens.saturating_mul(n_embd))?,
             pos: zeros(n_tokens)?,
             n_seq_id: zeros(n_tokens)?,
-            seq_id: (0..n_tokens).map(part).chain([std::ptr::null_mut()]).collect(),
             seqs,
+            seq_id,
             logits: zeros(n_tokens)?,
         })
     }
 
     fn batch(&mut self) -> Batch {
-        debug_assert!(self.seq_id.len() > self.pos.len() && self.seqs.len() >= self.pos.len());
+        debug_assert!(self.seq_id.len() > self.pos.len() && !self.seqs.is_empty());
         let or_null = |is_empty: bool, address: *mut i32| match is_empty {
             true => std::ptr::null_mut(),
             false => address,

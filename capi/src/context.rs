@@ -14,9 +14,10 @@ use crate::handles::{Handle, Kind, Registry, sibling};
 use crate::layouts::{AbortCallback, ContextParams};
 use crate::log::{self, Level};
 use crate::model::{ModelEntry, model};
-use backstitch_models::{Cancel, CellType, Context, Params, Pooling, SeqId};
+use backstitch_models::{Cancel, CellType, Context, Hparams, Params, Pooling, SeqId};
 pub use outputs::{Outputs, Row};
 pub use perf::{Perf, now_us};
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -71,6 +72,11 @@ pub struct Options {
     pub has_eval_callback: bool,
     /// True if samplers should run inside the context, which is not done.
     pub has_samplers: bool,
+    /// True for a context of the layers that predict further tokens, which are never loaded.
+    pub has_kind: bool,
+    /// 0 if tokens should see those before them, 1 if they should see all, -1 to leave it to the
+    /// model, which always decides.
+    pub attention: i32,
 }
 
 /// A context that a handle stands for.
@@ -162,24 +168,20 @@ impl Live {
         self.context.as_ref().ok_or(Error::VocabOnly)
     }
 
-    /// Return the context, to change it. What was written of it is void then.
+    /// Return the context, to change it. What was written of it is void then, and logits that were
+    /// not computed with the last batch do not follow from its sequences any more.
     ///
     /// # Errors
     /// [`Error::VocabOnly`].
     pub fn change(&mut self) -> Result<&mut Context, Error> {
         self.written = None;
+        self.outputs.detach();
         self.context.as_mut().ok_or(Error::VocabOnly)
     }
 
     /// Make every sequence exist that does not: in llama.h all of them always do.
     pub fn make_sequences(&mut self) {
         while self.context.as_mut().is_some_and(|context| context.sequence().is_ok()) {}
-    }
-
-    /// Drop the outputs of what was replaced, and make every sequence exist.
-    pub fn begin_anew(&mut self) {
-        self.outputs.clear();
-        self.make_sequences();
     }
 
     /// Return the context with the outputs that it filled, for reading both.
@@ -191,10 +193,32 @@ impl Live {
     }
 }
 
-/// Return the request to cancel that asks a callback of the program's.
+thread_local! {
+    /// True while this thread evaluates a batch.
+    static IN_EVALUATION: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Evaluate a batch by `work`, which the program's callback may abort.
+pub fn in_evaluation<T>(work: impl FnOnce() -> T) -> T {
+    struct Ends;
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            IN_EVALUATION.set(false);
+        }
+    }
+    IN_EVALUATION.set(true);
+    // Also if the work panics.
+    let _ends = Ends;
+    work()
+}
+
+/// Return the request to cancel that asks a callback of the program's. Only the thread that
+/// evaluates a batch asks, as in llama.cpp: a callback may be bound to its thread, and programs
+/// expect no other call to end early. The other threads of the pool see what it was told.
 fn cancel_of(callback: AbortCallback, data: usize) -> Option<Cancel> {
     let callback = callback?;
-    Some(Cancel::from_fn(move || border::in_callback(|| callback(data as *mut c_void))))
+    let is_aborted = move || border::in_callback(|| callback(data as *mut c_void));
+    Some(Cancel::from_fn(move || IN_EVALUATION.get() && is_aborted()))
 }
 
 /// Return the type of cells for one of ggml's numbers.
@@ -213,11 +237,14 @@ fn cell_type(number: i32, what: &'static str) -> Result<CellType, Error> {
 }
 
 /// Warn about wishes that are not fulfilled.
-fn warn(options: &Options) {
+fn warn(options: &Options, hparams: Option<&Hparams>) {
+    let is_causal = hparams.is_none_or(|h| h.is_causal);
     let ignored = [
         (options.has_rope, "another rotation of keys than the model's (rope_*, yarn_*)"),
         (options.has_eval_callback, "cb_eval"),
         (options.has_samplers, "samplers inside the context"),
+        (options.has_kind, "ctx_type"),
+        (options.attention == i32::from(is_causal), "another attention than the model's (attention_type)"),
     ];
     for (_, what) in ignored.iter().filter(|(is_wanted, _)| *is_wanted) {
         log::write(Level::Warning, &format!("{what}: ignored"));
@@ -288,7 +315,7 @@ exports! {
     /// Make a context of a model, or return null.
     fn llama_init_from_model(handle: Handle, params: ContextParams) -> Handle = [Handle::NULL] {
         let (model, mut options) = (model(handle)?, params.options());
-        warn(&options);
+        warn(&options, model.hparams.as_ref());
         let context = make(&model, &mut options)?;
         let live = Live {
             context,

@@ -1,8 +1,7 @@
 //! Batches: from C's to the engine's, decoded or encoded, and the outputs.
 
 use crate::border::{In, exports};
-use crate::context::{ContextEntry, Live, Row, context};
-
+use crate::context::{ContextEntry, Live, Row, context, in_evaluation};
 use crate::error::Error;
 use crate::handles::Handle;
 use crate::layouts::Batch as CBatch;
@@ -112,9 +111,14 @@ impl Next<'_> {
     }
 }
 
+/// Return true if all tokens of a batch have outputs, whatever it says.
+pub fn yields_all(entry: &ContextEntry, live: &Live, encode: bool) -> bool {
+    encode || entry.model.only_encodes() || live.embeddings
+}
+
 /// Convert a batch. Tokens that belong to no vocabulary, and positions that do not follow, are left
 /// to the engine to refuse.
-fn convert(entry: &ContextEntry, live: &Live, batch: &CBatch) -> Result<Batch, Error> {
+fn convert(entry: &ContextEntry, live: &Live, batch: &CBatch, encode: bool) -> Result<Batch, Error> {
     let n = usize::try_from(batch.n_tokens).ok().filter(|&n| n > 0);
     let wanted = "a positive number";
     let n = n.ok_or(Error::Range { what: "batch.n_tokens", found: batch.n_tokens.into(), wanted })?;
@@ -127,9 +131,7 @@ fn convert(entry: &ContextEntry, live: &Live, batch: &CBatch) -> Result<Batch, E
         _ => return Err(Error::Batch { what: "it needs either tokens or embeddings" }),
     };
     made.make_room(n).map_err(ModelError::from)?;
-    let all_outputs = entry.model.only_encodes()
-        || live.embeddings
-            && live.context()?.params().pooling.is_some_and(|pooling| pooling != Pooling::None);
+    let all_outputs = yields_all(entry, live, encode);
     let mut next = Next { live, ends: Vec::new() };
     let first = [SeqId(0)];
     for i in 0..n {
@@ -188,7 +190,7 @@ pub fn evaluate(
         let mut live = entry.live()?;
         let start = Instant::now();
         let batch = make(&entry, &live)?;
-        run(&entry, &mut live, &batch, encode)?;
+        in_evaluation(|| run(&entry, &mut live, &batch, encode))?;
         live.perf.add(batch.len(), start);
         Ok(0)
     });
@@ -202,9 +204,11 @@ pub fn evaluate(
 fn run(entry: &ContextEntry, live: &mut Live, batch: &Batch, encode: bool) -> Result<(), Error> {
     let embeddings = live.embeddings;
     let context = live.change()?;
+    let is_pooled = context.params().pooling.is_some_and(|pooling| pooling != Pooling::None);
     match () {
         () if encode || entry.model.only_encodes() => context.encode_batch(batch)?,
-        () if embeddings => context.decode_embeddings(batch)?,
+        () if embeddings && is_pooled => context.decode_embeddings(batch)?,
+        () if embeddings => context.decode_with_embeddings(batch)?,
         () => context.decode(batch)?,
     }
     let (context, outputs) = live.outputs()?;
@@ -216,12 +220,12 @@ exports! {
     /// Evaluate a batch: 0 if it is done, 1 if there is no room for it, 2 if it was aborted, -1 if
     /// it is wrong. If it is not done, every sequence is as it was.
     fn llama_decode(handle: Handle, batch: CBatch) -> i32 = [-3] {
-        evaluate("llama_decode", handle, false, |entry, live| convert(entry, live, &batch))
+        evaluate("llama_decode", handle, false, |entry, live| convert(entry, live, &batch, false))
     }
 
     /// Encode a batch; numbers are those of `llama_decode`.
     fn llama_encode(handle: Handle, batch: CBatch) -> i32 = [-3] {
-        evaluate("llama_encode", handle, true, |entry, live| convert(entry, live, &batch))
+        evaluate("llama_encode", handle, true, |entry, live| convert(entry, live, &batch, true))
     }
 
     /// Return the logits of all outputs of the last batch, one row after the other; null if there
@@ -262,7 +266,6 @@ exports! {
     fn llama_get_embeddings_seq(handle: Handle, seq_id: i32) -> *mut f32 = [std::ptr::null_mut()] {
         let entry = context(handle)?;
         let (seq, mut live) = (entry.seq(seq_id)?, entry.live()?);
-        let (context, outputs) = live.outputs()?;
-        outputs.pooled(context, seq)
+        live.outputs.pooled(seq)
     }
 }

@@ -32,7 +32,8 @@ const BITS: [u32; 2] = [12, 12];
 const ZEROS: u32 = 4;
 const INDEX_MASK: usize = (1 << BITS[0]) - 1;
 const GENERATION_MASK: usize = ((1u64 << BITS[1]) - 1) as usize;
-const KIND_SHIFT: u32 = usize::BITS - 4;
+/// The bits of a handle below its kind.
+pub const KIND_SHIFT: u32 = usize::BITS - 4;
 
 /// Kinds of handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,9 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The last of them.
+    pub const LAST: Kind = Kind::PromptCache;
+
     /// Return the name for messages.
     pub const fn name(self) -> &'static str {
         match self {

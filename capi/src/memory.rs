@@ -40,7 +40,7 @@ fn remove(context: &mut Context, seq: SeqId, range: Range<Pos>) -> Result<(), Er
 /// Empty the context, as one that was just made.
 fn clear(live: &mut Live) -> Result<(), Error> {
     live.change()?.clear();
-    live.begin_anew();
+    live.make_sequences();
     Ok(())
 }
 
@@ -66,25 +66,26 @@ exports! {
     }
 
     /// Remove the tokens from position `p0` to before `p1` of a sequence, or of all if `seq_id` is
-    /// negative. False if the range cannot be removed, which holds for the middle of recurrent
-    /// sequences; everything is as it was then.
+    /// negative. Recurrent layers keep what is removed from the middle. False if the end of a
+    /// sequence would have to be re-evaluated and cannot be; that sequence, and those behind it if
+    /// all were meant, are as they were then.
     fn llama_memory_seq_rm(handle: Handle, seq_id: i32, p0: i32, p1: i32) -> bool = [false] {
         let range = positions(p0, p1);
-        each(handle, seq_id, |context, seq| match range.start.0 < context.pos(seq)?.0 {
-            true => remove(context, seq, range.clone()),
-            false => Ok(()),
+        each(handle, seq_id, |context, seq| match range.is_empty() || range.start >= context.pos(seq)? {
+            true => Ok(()),
+            false => remove(context, seq, range.clone()),
         })?;
         Ok(true)
     }
 
     /// Share the tokens from position `p0` to before `p1` of one sequence with another, whose own
-    /// tokens in that range are removed before.
+    /// tokens are removed before, all of them, also if the copy is refused.
     fn llama_memory_seq_cp(handle: Handle, src: i32, dst: i32, p0: i32, p1: i32) {
         let entry = of_memory(handle)?;
         let (src, dst, range) = (entry.seq(src)?, entry.seq(dst)?, positions(p0, p1));
         let mut live = entry.live()?;
         let context = live.change()?;
-        if src == dst {
+        if src == dst || range.is_empty() {
             return Ok(());
         }
         remove(context, dst, Pos::ZERO..Pos::MAX)?;

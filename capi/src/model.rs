@@ -15,7 +15,7 @@ use backstitch_models::gguf::{Access, Gguf, Source};
 use backstitch_models::grammar::Compiler;
 use backstitch_models::graph::Head;
 use backstitch_models::vocab::Vocab;
-use backstitch_models::{Cancel, Hparams, LoadParams, Model};
+use backstitch_models::{Cancel, Error as ModelError, Hparams, LoadParams, Model};
 pub(crate) use metadata::Metadata;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::PathBuf;
@@ -107,8 +107,14 @@ impl ModelEntry {
         hparams.flat_map(Hparams::layers).map(|layer| number(&layer) as i32).max().unwrap_or(0)
     }
 
-    /// Return -1 if no layer rotates keys, 0 if adjacent pairs rotate, 2 if split ones do.
+    /// Return -1 if no layer rotates keys, 0 if adjacent pairs rotate, 2 if split ones do; 8 or 40
+    /// if they do so by positions of several axes.
     fn rope_type(&self) -> i32 {
+        match self.hparams.as_ref().map_or("", |h| h.architecture.as_str()) {
+            "qwen2vl" => return 8,
+            "qwen3vl" | "qwen3vlmoe" | "qwen35" | "qwen35moe" => return 40,
+            _ => {}
+        }
         let layers = self.model.iter().flat_map(|m| m.graph().layers());
         let mut turned = layers.filter_map(|layer| match &layer.attention {
             AttentionSpec::Cached(cached) => cached.rope.as_ref().map(|rotation| rotation.rope.pairs),
@@ -123,6 +129,11 @@ impl ModelEntry {
 
     fn has_encoder_graph(&self) -> bool {
         self.model.as_ref().is_some_and(|m| m.graph().encoder().is_some())
+    }
+
+    /// Return true if the model is the encoder of one with two parts, without its decoder.
+    fn is_encoder_of_two(&self) -> bool {
+        self.hparams.as_ref().is_some_and(|h| h.architecture == "t5encoder")
     }
 
     /// Return true if the model only yields embeddings.
@@ -146,13 +157,16 @@ fn length(window: Window) -> u32 {
 }
 
 /// Load a model, and return its handle.
-fn load(path: PathBuf, options: LoadOptions) -> Result<Handle, Error> {
+fn load(
+    open_source: impl Fn(Access) -> Result<Source, ModelError>,
+    options: LoadOptions,
+) -> Result<Handle, Error> {
     if options.has_overrides {
         log::write(Level::Warning, "metadata overrides of a model are ignored");
     }
     let start = std::time::Instant::now();
     let access = if options.map { Access::Map } else { Access::Read };
-    let source = Source::open(&path, Access::Map)?;
+    let source = open_source(Access::Map)?;
     let gguf = source.gguf()?;
     let (vocab, texts, metadata) = (Vocab::from_gguf(&gguf)?, Texts::read(&gguf)?, Metadata::read(&gguf));
     let paths = source.paths().map(PathBuf::from).collect();
@@ -160,7 +174,7 @@ fn load(path: PathBuf, options: LoadOptions) -> Result<Handle, Error> {
         true => (None, Hparams::read(&gguf).ok()),
         false => {
             check_architecture(&gguf)?;
-            let model = open(&path, access, options)?;
+            let model = open(open_source(access)?, options)?;
             let hparams = model.hparams().clone();
             (Some(model), Some(hparams))
         }
@@ -186,10 +200,10 @@ fn check_architecture(gguf: &Gguf<'_>) -> Result<(), Error> {
 }
 
 /// Open the model; the program's callback may stop that.
-fn open(path: &std::path::Path, access: Access, options: LoadOptions) -> Result<Model, Error> {
+fn open(source: Source, options: LoadOptions) -> Result<Model, Error> {
     let cancel = Cancel::new();
-    let params = LoadParams::default().access(access).cancel(Some(cancel.clone()));
-    let model = Model::open_with(path, params, |done, all| {
+    let params = LoadParams::default().cancel(Some(cancel.clone()));
+    let model = Model::from_source(source, params, |done, all| {
         let share = if all == 0 { 1.0 } else { (done as f64 / all as f64) as f32 };
         let Some(progress) = options.progress else { return };
         let data = options.progress_data as *mut c_void;
@@ -203,15 +217,20 @@ fn open(path: &std::path::Path, access: Access, options: LoadOptions) -> Result<
 exports! {
     /// Load a model, or return null.
     fn llama_model_load_from_file(path: Text, params: ModelParams) -> Handle = [Handle::NULL] {
-        load(path.path("path_model")?, params.options())
+        let path = path.path("path_model")?;
+        load(|access| Source::open(&path, access), params.options())
     }
 
-    /// Load the model in the parts of a split file, given in order; the first names the others.
+    /// Load the model in the parts of a split file, given in order.
     fn llama_model_load_from_splits(paths: In<Text>, n_paths: usize, params: ModelParams)
         -> Handle = [Handle::NULL]
     {
-        let first = paths.slice(n_paths, "paths")?.first().ok_or(Error::Null { what: "paths" })?;
-        load(first.path("paths[0]")?, params.options())
+        let paths = paths.slice(n_paths, "paths")?.iter().map(|path| path.path("paths"));
+        let paths: Vec<PathBuf> = paths.collect::<Result<_, _>>()?;
+        if paths.is_empty() {
+            return Err(Error::Null { what: "paths" });
+        }
+        load(|access| Source::open_shards(paths.iter().cloned(), access), params.options())
     }
 
     /// Load a model from an open `FILE`, which is not done: returns null.
@@ -293,7 +312,7 @@ exports! {
     }
 
     /// Return the way in which the model rotates keys: -1 for none, 0 for adjacent pairs, 2 for
-    /// split pairs.
+    /// split pairs, 8 and 40 for positions of several axes in sections or interleaved.
     fn llama_model_rope_type(handle: Handle) -> i32 = [-1] {
         Ok(model(handle)?.rope_type())
     }
@@ -397,13 +416,14 @@ exports! {
 
     /// Return true if the model has an encoder.
     fn llama_model_has_encoder(handle: Handle) -> bool = [false] {
-        Ok(model(handle)?.has_encoder_graph())
+        let model = model(handle)?;
+        Ok(model.has_encoder_graph() || model.is_encoder_of_two())
     }
 
-    /// Return true if the model has a decoder.
+    /// Return true unless the model is the encoder of one with two parts: those that yield
+    /// embeddings alone count as decoders, as in llama.cpp.
     fn llama_model_has_decoder(handle: Handle) -> bool = [false] {
-        let model = model(handle)?;
-        Ok(!model.only_encodes())
+        Ok(!model(handle)?.is_encoder_of_two())
     }
 
     /// Return the token that begins the text of a decoder behind an encoder; -1 if none does.

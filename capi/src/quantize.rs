@@ -84,3 +84,19 @@ exports! {
         Ok(QuantizeParams::default())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_with_the_defaults_wish_for_no_types() {
+        let options = QuantizeParams::default().options();
+        assert_eq!((dtype(options.output), dtype(options.token_embedding)), (None, None));
+        let file_type =
+            FileType::ALL.iter().find(|ty| i64::from(ty.number()) == i64::from(options.file_type));
+        let wanted = if cfg!(feature = "layout-0-3-16") { "Q5_1" } else { "Q8_0" };
+        assert_eq!(file_type.map(|ty| ty.name()), Some(wanted));
+        assert!(!options.has_unknown && !options.keep_output);
+    }
+}

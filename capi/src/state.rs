@@ -148,7 +148,10 @@ fn take(live: &mut Live, seq: Option<SeqId>, content: Content, bytes: &[u8]) -> 
         (Content::Llama, None) => context.llama_state_read(bytes, &options)?,
         (Content::Llama, Some(seq)) => context.llama_seq_state_read(seq, bytes, &options)?,
     };
-    live.begin_anew();
+    if seq.is_none() {
+        live.outputs.clear();
+    }
+    live.make_sequences();
     Ok(())
 }
 
@@ -159,7 +162,7 @@ fn of_seq(handle: Handle, seq: i32) -> Result<(std::sync::Arc<ContextEntry>, Seq
     Ok((entry, seq))
 }
 
-/// Write a state to C's buffer, and return its length.
+/// Write a state to C's buffer, and return its length. It is not kept any longer then.
 fn get(entry: &ContextEntry, seq: Option<SeqId>, dst: Out<u8>, size: usize) -> Result<usize, Error> {
     let mut live = entry.live()?;
     let bytes = buffer(entry, &mut live, seq)?;
@@ -167,7 +170,9 @@ fn get(entry: &ContextEntry, seq: Option<SeqId>, dst: Out<u8>, size: usize) -> R
         return Err(Error::Short { what: "dst", found: size, wanted: bytes.len() });
     }
     dst.fill(bytes, "dst")?;
-    Ok(bytes.len())
+    let n_bytes = bytes.len();
+    live.written = None;
+    Ok(n_bytes)
 }
 
 exports! {

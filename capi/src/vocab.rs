@@ -222,9 +222,14 @@ exports! {
         let n = usize::try_from(n_tokens).unwrap_or(0);
         let ids = tokens.slice(n, "tokens")?;
         let ids = ids.iter().map(|&id| token(&model.vocab, id)).collect::<Result<Vec<_>, _>>()?;
-        let ids = if remove_special != 0 { without_ends(&model.vocab, &ids) } else { &ids };
         let write = if unparse_special != 0 { WriteSpecial::Yes } else { WriteSpecial::No };
-        deliver(&model.vocab.detokenize(ids, write), text, length)
+        let inner = if remove_special != 0 { without_ends(&model.vocab, &ids) } else { &ids };
+        // A token that was removed in front leaves the space behind it, as it does if it is there.
+        let written = match inner.first() == ids.first() {
+            true => model.vocab.detokenize(inner, write),
+            false => model.vocab.detokenize_behind(inner, write),
+        };
+        deliver(&written, text, length)
     }
 }
 

@@ -2,13 +2,17 @@
 //! buffers, tokens outside of the vocabulary, positions that go backwards. Each gives the
 //! documented failure value, and nothing changes.
 
-use backstitch_capi::border::Text;
+use backstitch_capi::border::{Out, Text};
 use backstitch_capi::handles::Handle;
-use backstitch_capi::layouts::{ChainParams, ContextParams, ModelParams, TokenData, TokenDataArray};
+use backstitch_capi::layouts::{
+    ChainParams, ContextParams, ModelParams, Sampler, SamplerInterface, TokenData, TokenDataArray,
+};
 use backstitch_capi::sampler::SamplerRef;
 use backstitch_capi::{aliases, batch, bst, chat, context, decode, memory, model, sampler, state, vocab};
+use std::cell::Cell;
 use std::ffi::{CString, c_char, c_void};
 use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 mod handing_over;
 
@@ -254,4 +258,182 @@ fn a_stopped_load_and_missing_files_give_null() {
     let null_path = unsafe { Text::new(null()) };
     assert!(model::llama_model_load_from_file(null_path, ModelParams::default()).is_null());
     assert!(last_error().contains("path_model is null"), "{}", last_error());
+}
+
+/// Open a context of a golden model whose batches yield embeddings.
+fn embedding(name: &str) -> (Handle, Handle) {
+    backstitch_capi::log::llama_log_set(Some(quiet), null_mut());
+    let path = format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"));
+    let path = CString::new(path).unwrap();
+    let model = model::llama_model_load_from_file(text(&path), ModelParams::default());
+    let params = ContextParams { n_ctx: 64, n_seq_max: 2, n_threads: 1, embeddings: 1, ..Default::default() };
+    let ctx = context::llama_init_from_model(model, params);
+    assert!(!ctx.is_null(), "{}", last_error());
+    (model, ctx)
+}
+
+/// Copy `n` numbers of an output.
+fn numbers(address: *mut f32, n: i32) -> Vec<f32> {
+    // SAFETY: the callers know how many numbers an output has.
+    let list = unsafe { backstitch_capi::border::In::new(address.cast_const()) };
+    list.slice(n as usize, "an output").unwrap().to_vec()
+}
+
+/// llama.cpp's programs read a row for each token, whatever the batch asked for.
+#[test]
+fn batches_for_embeddings_yield_those_of_all_tokens() {
+    let (model, ctx) = embedding("llama");
+    let (_, plain) = open();
+    let n_vocab = vocab::llama_vocab_n_tokens(model::llama_model_get_vocab(model));
+    let n_embd = model::llama_model_n_embd(model);
+    let mut tokens: Vec<i32> = (1..11).collect();
+    assert_eq!(decode_tokens(ctx, &mut tokens), 0, "{}", last_error());
+    let all = numbers(decode::llama_get_embeddings(ctx), 10 * n_embd);
+    let all_logits = numbers(decode::llama_get_logits(ctx), 10 * n_vocab);
+    for i in 0..10 {
+        let row = numbers(decode::llama_get_embeddings_ith(ctx, i), n_embd);
+        assert_eq!(row, all[(i * n_embd) as usize..][..n_embd as usize]);
+        // The logits beside them are those of a batch without embeddings.
+        assert_eq!(decode_tokens(plain, &mut [i + 1]), 0, "{}", last_error());
+        let logits = numbers(decode::llama_get_logits_ith(plain, 0), n_vocab);
+        assert_eq!(logits, all_logits[(i * n_vocab) as usize..][..n_vocab as usize]);
+    }
+    assert!(decode::llama_get_embeddings_ith(plain, 0).is_null());
+    for ctx in [ctx, plain] {
+        context::llama_free(ctx);
+    }
+    let (model, ctx) = embedding("t5");
+    let batch = batch::llama_batch_get_one(tokens.as_mut_ptr(), 10);
+    context::llama_set_embeddings(ctx, 0);
+    assert_eq!(decode::llama_encode(ctx, batch), 0, "{}", last_error());
+    assert!(!decode::llama_get_embeddings_ith(ctx, 0).is_null(), "{}", last_error());
+    context::llama_free(ctx);
+    model::llama_model_free(model);
+}
+
+/// Rows stay until the next batch, whatever becomes of the sequences.
+#[test]
+fn outputs_outlive_their_sequences() {
+    let (_, ctx) = open();
+    let memory_handle = context::llama_get_memory(ctx);
+    assert_eq!(decode_tokens(ctx, &mut [5, 6]), 0);
+    let mut saved = vec![0; state::llama_state_seq_get_size(ctx, 0)];
+    assert_eq!(state::llama_state_seq_get_data(ctx, output(&mut saved), saved.len(), 0), saved.len());
+    assert_eq!(state::llama_state_seq_set_data(ctx, input(&saved), saved.len(), 1), saved.len());
+    assert!(!decode::llama_get_logits_ith(ctx, 1).is_null(), "{}", last_error());
+    memory::llama_memory_clear(memory_handle, 1);
+    let greedy = sampler::llama_sampler_init_greedy();
+    assert!(sampler::llama_sampler_sample(greedy, ctx, -1) >= 0, "{}", last_error());
+    context::llama_free(ctx);
+    let (model, ctx) = embedding("llama");
+    context::llama_free(ctx);
+    let params = ContextParams { n_ctx: 64, embeddings: 1, pooling_type: 1, ..Default::default() };
+    let ctx = context::llama_init_from_model(model, params);
+    let memory_handle = context::llama_get_memory(ctx);
+    assert_eq!(decode_tokens(ctx, &mut [5, 6]), 0, "{}", last_error());
+    assert!(memory::llama_memory_seq_rm(memory_handle, 0, -1, -1));
+    assert!(!decode::llama_get_embeddings_seq(ctx, 0).is_null(), "{}", last_error());
+    // Logits that were not computed with the batch do not follow from what is there now.
+    assert_eq!(decode_tokens(ctx, &mut [5, 6]), 0, "{}", last_error());
+    assert!(memory::llama_memory_seq_rm(memory_handle, 0, 1, -1));
+    assert!(decode::llama_get_logits_ith(ctx, 1).is_null());
+    assert!(memory::llama_memory_seq_rm(memory_handle, 0, 1, 0), "an empty range is no failure");
+    sampler::llama_sampler_free(greedy);
+    context::llama_free(ctx);
+}
+
+/// Calls of a callback, all and those by other threads than the program's.
+#[derive(Default)]
+struct Asked {
+    answer: AtomicBool,
+    n: AtomicUsize,
+    n_elsewhere: AtomicUsize,
+}
+
+thread_local! {
+    static IS_PROGRAM: Cell<bool> = const { Cell::new(false) };
+}
+
+extern "C" fn aborts(data: *mut c_void) -> bool {
+    // SAFETY: the test below hands over its `Asked`, which outlives the context.
+    let asked = unsafe { &*data.cast::<Asked>() };
+    asked.n.fetch_add(1, Ordering::Relaxed);
+    asked.n_elsewhere.fetch_add(usize::from(!IS_PROGRAM.get()), Ordering::Relaxed);
+    asked.answer.load(Ordering::Relaxed)
+}
+
+#[test]
+fn only_evaluations_are_aborted_and_by_their_own_thread() {
+    let (model, ctx) = open();
+    context::llama_free(ctx);
+    let params = ContextParams { n_ctx: 64, n_threads: 2, n_threads_batch: 2, ..Default::default() };
+    let ctx = context::llama_init_from_model(model, params);
+    let memory_handle = context::llama_get_memory(ctx);
+    let mut asked = Asked::default();
+    IS_PROGRAM.set(true);
+    let data = (&raw mut asked).cast();
+    context::llama_set_abort_callback(ctx, Some(aborts), data);
+    assert_eq!(decode_tokens(ctx, &mut (1..40).collect::<Vec<_>>()), 0, "{}", last_error());
+    let n = asked.n.load(Ordering::Relaxed);
+    assert!(n > 0);
+    assert_eq!(asked.n_elsewhere.load(Ordering::Relaxed), 0);
+    // What else computes is not asked about.
+    asked.answer.store(true, Ordering::Relaxed);
+    assert!(memory::llama_memory_seq_rm(memory_handle, 0, 30, -1), "{}", last_error());
+    let mut saved = vec![0; state::llama_state_seq_get_size(ctx, 0)];
+    assert_eq!(state::llama_state_seq_get_data(ctx, output(&mut saved), saved.len(), 0), saved.len());
+    assert_eq!(state::llama_state_seq_set_data(ctx, input(&saved), saved.len(), 0), saved.len());
+    assert_eq!(asked.n.load(Ordering::Relaxed), n);
+    assert_eq!(decode_tokens(ctx, &mut [8]), 2);
+    asked.answer.store(false, Ordering::Relaxed);
+    assert_eq!(decode_tokens(ctx, &mut [8]), 0, "{}", last_error());
+    context::llama_free(ctx);
+}
+
+/// Leave candidates of the sampler's own in the array, of which the second is chosen.
+extern "C" fn replace(sampler: *mut Sampler, array: Out<TokenDataArray>) {
+    // SAFETY: the sampler of the test below is alive, and knows itself by its candidates.
+    let data = unsafe { (*sampler).ctx }.cast();
+    array.write(TokenDataArray { data, size: 2, selected: 1, sorted: 1 }, "cur_p").unwrap();
+}
+
+#[test]
+fn a_sampler_may_bring_candidates_of_its_own() {
+    static INTERFACE: SamplerInterface = {
+        // SAFETY: null functions are allowed, and all of it is functions.
+        let none: SamplerInterface = unsafe { std::mem::zeroed() };
+        SamplerInterface { apply: Some(replace), ..none }
+    };
+    let (_, ctx) = open();
+    assert_eq!(decode_tokens(ctx, &mut [1, 2]), 0);
+    let mut own = [40, 41].map(|id| TokenData { id, logit: 0.0, p: 0.5 });
+    let sampler = sampler::llama_sampler_init(&raw const INTERFACE, own.as_mut_ptr().cast());
+    assert_eq!(sampler::llama_sampler_sample(sampler, ctx, -1), 41);
+    sampler::llama_sampler_free(sampler);
+    context::llama_free(ctx);
+}
+
+#[test]
+#[cfg(not(feature = "layout-0-3-16"))]
+fn extended_batches_are_filled_step_by_step() {
+    use backstitch_capi::{batch_ext::*, layouts::Embeddings};
+    let (model, ctx) = open();
+    let n_embd = model::llama_model_n_embd(model) as usize;
+    let made = llama_batch_ext_init(ctx);
+    assert_eq!(llama_process(ctx, 1, made), -1, "an empty batch");
+    let n_vocab = vocab::llama_vocab_n_tokens(model::llama_model_get_vocab(model));
+    assert_eq!(llama_batch_ext_add_token(made, 0, n_vocab), -2);
+    assert_eq!((llama_batch_ext_add(made, 0), llama_batch_ext_add(made, 2)), (0, -3));
+    assert!(llama_batch_ext_set_pos(made, 0, input(&[0])));
+    assert_eq!(llama_process(ctx, 1, made), -1, "a token without id and embedding");
+    let row = vec![0.5; n_embd];
+    let embd = |n_embd| Embeddings { data: row.as_ptr(), n_rows: 1, n_embd };
+    assert!(!llama_batch_ext_set_embd_token(made, 0, embd(n_embd - 1)));
+    assert!(llama_batch_ext_set_embd_token(made, 0, embd(n_embd)));
+    assert!(!llama_batch_ext_set_embd_token(made, 0, embd(n_embd)), "it has one");
+    assert!(llama_batch_ext_set_output_logits(made, 0, true));
+    assert_eq!(llama_process(ctx, 1, made), 0, "{}", last_error());
+    assert!(!decode::llama_get_logits_ith(ctx, 0).is_null());
+    llama_batch_ext_free(made);
+    context::llama_free(ctx);
 }

@@ -17,7 +17,7 @@ use backstitch_capi::layouts::{
 use backstitch_capi::sampler::*;
 use backstitch_capi::{batch_ext, bst, chat, context, decode, ggml, log, memory, model, names, state, vocab};
 use std::cell::RefCell;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::{null, null_mut};
 
 mod handing_over;
@@ -74,6 +74,105 @@ fn batches_are_filled_and_read_as_c_does() {
     assert!(rows.token.is_null());
     element(rows.embd, 9).write(1.0, "").unwrap();
     llama_batch_free(rows);
+}
+
+/// Bindings allocate for as many sequences of each token as a context has tokens.
+#[test]
+fn a_batch_takes_memory_where_it_is_used() {
+    let (n_tokens, n_seq_max) = if cfg!(miri) { (3, 4) } else { (2048, 1 << 20) };
+    let made = llama_batch_init(n_tokens, 0, n_seq_max);
+    assert!(!made.pos.is_null(), "{}", last_error());
+    let last = |i| element(made.seq_id, i as usize).read("").unwrap();
+    for i in [0, n_tokens / 2, n_tokens - 1] {
+        assert_eq!(element(last(i), n_seq_max as usize - 1).read("").unwrap(), 0);
+        element(last(i), 0).write(i, "").unwrap();
+    }
+    assert_eq!(element(last(n_tokens - 1), 0).read("").unwrap(), n_tokens - 1);
+    llama_batch_free(made);
+}
+
+/// Return the text that a template makes of a conversation; none if it cannot be used.
+fn applied(template: &str, chat: &[(&str, &str)], asks: bool) -> Option<String> {
+    let c_string = |text: &str| CString::new(text).unwrap();
+    let texts: Vec<_> = chat.iter().map(|(role, content)| (c_string(role), c_string(content))).collect();
+    let messages = texts.iter().map(|(role, content)| (role.as_ptr(), content.as_ptr()));
+    let messages: Vec<_> = messages.map(|(role, content)| ChatMessage { role, content }).collect();
+    let (template, mut buffer) = (c_string(template), [0u8; 1024]);
+    let (chat, asks) = (input(&messages), u8::from(asks));
+    let n = chat::llama_chat_apply_template(
+        text(&template),
+        chat,
+        messages.len(),
+        asks,
+        output(&mut buffer),
+        1024,
+    );
+    let n = usize::try_from(n).ok()?;
+    Some(String::from_utf8(buffer[..n].to_vec()).unwrap())
+}
+
+#[test]
+fn formats_have_their_names_and_are_known_by_their_marks() {
+    let chat = [("system", " Be brief. "), ("user", "Hi "), ("assistant", " Yes."), ("user", "Why?")];
+    let expected = [
+        (
+            "gemma",
+            "<start_of_turn>user\nBe brief.\n\nHi<end_of_turn>\n<start_of_turn>model\nYes.<end_of_turn>\n\
+             <start_of_turn>user\nWhy?<end_of_turn>\n<start_of_turn>model\n",
+        ),
+        ("llama2", "[INST]  Be brief. \nHi  [/INST] Yes.</s>[INST] Why? [/INST]"),
+        (
+            "llama2-sys-bos",
+            "[INST] <<SYS>>\n Be brief. \n<</SYS>>\n\nHi  [/INST] Yes.</s><s>[INST] Why? [/INST]",
+        ),
+        ("mistral-v1", " [INST]  Be brief. \n\nHi  [/INST]  Yes.</s> [INST] Why? [/INST]"),
+        (
+            "mistral-v7",
+            "[SYSTEM_PROMPT]  Be brief. [/SYSTEM_PROMPT][INST] Hi [/INST]  Yes.</s>[INST] Why?[/INST]",
+        ),
+        ("vicuna", " Be brief. \n\nUSER: Hi \nASSISTANT:  Yes.</s>\nUSER: Why?\nASSISTANT:"),
+        (
+            "bailing",
+            "<role>SYSTEM</role> Be brief. <role>HUMAN</role>Hi <role>ASSISTANT</role> Yes.\
+                     <role>HUMAN</role>Why?<role>ASSISTANT</role>",
+        ),
+        (
+            "openchat",
+            " Be brief. <|end_of_turn|>GPT4 Correct User: Hi <|end_of_turn|>GPT4 Correct Assistant:  Yes.\
+                      <|end_of_turn|>GPT4 Correct User: Why?<|end_of_turn|>GPT4 Correct Assistant:",
+        ),
+        ("rwkv-world", "System: Be brief.\n\nUser: Hi\n\nAssistant: Yes.\n\nUser: Why?\n\nAssistant:"),
+    ];
+    for (name, text) in expected {
+        assert_eq!(applied(name, &chat, true).as_deref(), Some(text), "{name}");
+    }
+    let marked = [
+        ("{% if true %}{{ raise_exception('no') }}{% endif %}<|im_start|>", "chatml"),
+        ("{{ raise_exception('System role not supported') }}'<start_of_turn>'", "gemma"),
+        ("{{ ' [INST] ' }}[AVAILABLE_TOOLS]", "mistral-v1"),
+        ("<|start|>{{ x }}<|channel|>", "gpt-oss"),
+    ];
+    for (template, name) in marked {
+        assert_eq!(applied(template, &chat, true), applied(name, &chat, true), "{name}");
+    }
+    let own = "{% for m in messages %}{{ m.role }}={{ m.content }};{% endfor %}";
+    assert_eq!(applied(own, &chat[1..2], false).as_deref(), Some("user=Hi ;"));
+    for unknown in ["mistral-v9", "", "a text without any mark", "{{ raise_exception('no') }}"] {
+        assert_eq!(applied(unknown, &chat, true), None, "{unknown}");
+    }
+}
+
+/// Programs evaluate what a message adds to the text of the conversation before it.
+#[test]
+fn the_text_of_a_conversation_begins_with_that_of_its_beginning() {
+    let chat = [("user", "One"), ("assistant", "<think>\nhm\n</think>\n\nTwo"), ("user", "Three")];
+    let mut names = [null(); 64];
+    let n = chat::llama_chat_builtin_templates(output(&mut names), 64) as usize;
+    for name in names[..n].iter().map(|&name| read_text(name)) {
+        let (before, whole) =
+            (applied(&name, &chat[..2], false).unwrap(), applied(&name, &chat, true).unwrap());
+        assert!(whole.starts_with(&before) && before.contains("hm"), "{name}: {before:?}, {whole:?}");
+    }
 }
 
 /// A program's sampler: it prefers one token, and counts its calls.
@@ -173,6 +272,28 @@ fn samplers_of_programs_work_in_chains_and_are_freed_once() {
 }
 
 #[test]
+fn functions_that_a_sampler_lacks_are_done_without() {
+    static BARE: SamplerInterface = SamplerInterface { apply: None, ..INTERFACE };
+    let own = || Box::into_raw(Box::new(Foreign::default())).cast();
+    let chain = llama_sampler_chain_init(ChainParams { no_perf: 0 });
+    let (bare, other) =
+        (llama_sampler_init(&raw const BARE, own()), llama_sampler_init(&raw const BARE, own()));
+    for member in [bare, llama_sampler_init_greedy()] {
+        llama_sampler_chain_add(chain, member);
+    }
+    let mut list = candidates();
+    assert_eq!(apply(chain, &mut list).selected, 1);
+    // Its state is copied by a clone, which takes the place of the other's.
+    llama_sampler_accept(bare, 7);
+    llama_sampler_copy(bare, other);
+    assert_eq!(data(other.0).accepted, [7]);
+    llama_sampler_accept(other, 8);
+    assert_eq!((data(bare.0).accepted.len(), data(other.0).accepted.len()), (1, 2));
+    llama_sampler_free(other);
+    llama_sampler_free(chain);
+}
+
+#[test]
 fn a_sampler_in_the_memory_of_a_program_is_used_where_it_lies() {
     let own = Box::into_raw(Box::new(Foreign { prefers: 2, ..Foreign::default() }));
     let mut sampler = Sampler { iface: &raw const INTERFACE, ctx: own.cast() };
@@ -263,6 +384,79 @@ fn a_single_candidate_takes_a_random_number_except_with_the_older_layout() {
     llama_sampler_free(used);
 }
 
+#[test]
+fn a_seed_that_is_left_open_is_another_one_after_each_reset() {
+    const OPEN: u32 = u32::MAX;
+    let made = [
+        llama_sampler_init_dist(OPEN),
+        llama_sampler_init_xtc(0.5, 0.1, 1, OPEN),
+        llama_sampler_init_mirostat(4, OPEN, 5.0, 0.1, 100),
+        llama_sampler_init_mirostat_v2(OPEN, 5.0, 0.1),
+        llama_sampler_init_adaptive_p(0.5, 0.9, OPEN),
+    ];
+    for sampler in made {
+        let seeds: Vec<u32> = (0..4)
+            .map(|_| {
+                llama_sampler_reset(sampler);
+                llama_sampler_get_seed(sampler)
+            })
+            .collect();
+        assert!(seeds.iter().any(|&seed| seed != seeds[0]), "{seeds:?}");
+        llama_sampler_free(sampler);
+    }
+    let (first, second) = (llama_sampler_init_dist(OPEN), llama_sampler_init_dist(7));
+    let draws = |sampler| (0..16).map(|_| apply(sampler, &mut candidates()).selected).collect::<Vec<_>>();
+    llama_sampler_reset(first);
+    let same = llama_sampler_init_dist(llama_sampler_get_seed(first));
+    assert_eq!(draws(first), draws(same));
+    let before = draws(second);
+    llama_sampler_reset(second);
+    assert_eq!((draws(second), llama_sampler_get_seed(second)), (before, 7));
+    [first, second, same].into_iter().for_each(|sampler| llama_sampler_free(sampler));
+}
+
+#[test]
+fn draws_are_among_sorted_candidates_with_the_older_layout() {
+    let is_sorted = |list: &[TokenData]| list.is_sorted_by(|a, b| a.logit >= b.logit);
+    let sampler = llama_sampler_init_dist(1);
+    let mut list = candidates();
+    let array = apply(sampler, &mut list);
+    assert_eq!(
+        (is_sorted(&list), array.sorted != 0),
+        (cfg!(feature = "layout-0-3-16"), cfg!(feature = "layout-0-3-16"))
+    );
+    llama_sampler_free(sampler);
+    if !cfg!(miri) {
+        let (sampler, mut list) = (llama_sampler_init_top_n_sigma(9.0), candidates());
+        assert_eq!((apply(sampler, &mut list).size, is_sorted(&list)), (4, cfg!(feature = "layout-0-3-16")));
+        llama_sampler_free(sampler);
+    }
+}
+
+/// Programs leave the other arguments out if one turns a sampler off.
+#[test]
+fn samplers_that_are_turned_off_need_nothing() {
+    let arguments = |multiplier, last_n| DryArguments {
+        multiplier,
+        base: 1.75,
+        allowed_length: 2,
+        last_n,
+        breakers: nothing(),
+        n_breakers: 3,
+    };
+    for (multiplier, last_n) in [(0.0, 64), (0.8, 0), (0.8, -1)] {
+        let sampler = dry(Handle::NULL, &arguments(multiplier, last_n)).unwrap();
+        assert_eq!(apply(sampler, &mut candidates()).size, 4);
+        llama_sampler_free(sampler);
+    }
+    assert!(dry(Handle::NULL, &arguments(0.8, 64)).is_err());
+    // SAFETY: null is always allowed.
+    let null_text = unsafe { Text::new(null()) };
+    let sampler = llama_sampler_init_grammar(Handle::NULL, null_text, null_text);
+    assert_eq!(apply(sampler, &mut candidates()).size, 4);
+    llama_sampler_free(sampler);
+}
+
 /// The user data of the log's callback.
 const DATA: usize = 0x1230;
 
@@ -313,8 +507,8 @@ fn texts_are_cut_to_their_buffers() {
     }
     assert_eq!(chat(nowhere(), n), n);
     let mut templates = [null(); 2];
-    assert_eq!(chat::llama_chat_builtin_templates(output(&mut templates), 2), 4);
-    assert_eq!(templates.map(read_text), ["chatml", "llama3"]);
+    assert_eq!(chat::llama_chat_builtin_templates(output(&mut templates), 2), 55);
+    assert_eq!(templates.map(read_text), ["bailing", "bailing-think"]);
     assert_eq!(read_text(ggml::ggml_type_name(1)), "f16");
     assert_eq!(read_text(ggml::ggml_type_name(-1)), "");
     // SAFETY: null is always allowed.
@@ -360,6 +554,11 @@ fn calls_with_nothing_in_hand_return_failure_values() {
     assert_eq!(batch_ext::llama_batch_ext_add_token(none, 0, 1), -2);
     assert_eq!(llama_sampler_sample(no_sampler, none, -1), -1);
     log::llama_log_set(None, null_mut());
+    // There is always a callback, which a program may call in its own.
+    let (mut callback, mut data) = ([None], [null_mut()]);
+    log::llama_log_get(output(&mut callback), output(&mut data));
+    callback[0].unwrap()(2, c"not shown\n".as_ptr(), data[0]);
+    log::llama_log_set(callback[0], data[0]);
     let messages = MESSAGES.take();
     assert_eq!(messages.len(), 15, "{messages:?}");
     assert!(messages.iter().all(|(level, text)| *level == 4 && text.contains(" is null\n")), "{messages:?}");

@@ -348,11 +348,11 @@ impl Context {
     /// - [`Error::OutOfMemory`] if the allocator refuses.
     /// - [`Error::Cancelled`] after a request; see [`Context::set_cancel`].
     pub fn decode(&mut self, batch: &Batch) -> Result<(), Error> {
-        self.evaluate(batch, Head::Logits)
+        self.evaluate(batch, Head::Logits, false)
     }
 
-    /// Evaluate a batch; its outputs are of the kind `head`.
-    fn evaluate(&mut self, batch: &Batch, head: Head) -> Result<(), Error> {
+    /// Evaluate a batch; its outputs are of the kind `head`, or embeddings and logits if `both`.
+    fn evaluate(&mut self, batch: &Batch, head: Head, both: bool) -> Result<(), Error> {
         if self.model.graph().head() == Head::Embeddings {
             return Err(Error::EncoderOnly);
         }
@@ -361,7 +361,7 @@ impl Context {
             return Ok(());
         }
         self.make_room(batch)?;
-        self.compute(batch, head)?;
+        self.compute(batch, head, both)?;
         self.outputs.pool(batch);
         self.outputs.publish();
         self.record(batch, batch.len());
@@ -399,9 +399,9 @@ impl Context {
     }
 
     /// Compute a batch; its outputs are staged for publication.
-    fn compute(&mut self, batch: &Batch, head: Head) -> Result<(), Error> {
+    fn compute(&mut self, batch: &Batch, head: Head, both: bool) -> Result<(), Error> {
         let (memory, mut engine) = self.split();
-        engine.head = head;
+        (engine.head, engine.both) = (head, both);
         if batch.len() <= engine.params.n_batch as usize {
             let plan = memory.prepare(batch, engine.params.n_ubatch as usize)?;
             return engine.compute_plan(plan, Some(batch), 0);

@@ -342,6 +342,16 @@ pub enum Error {
         /// The number of bytes needed.
         wanted: u64,
     },
+    /// The file lists more or fewer tokens than the model has embeddings for.
+    #[error(
+        "the vocabulary has {tokens} tokens, but the matrix of embeddings {rows} rows; convert the model again"
+    )]
+    VocabSize {
+        /// The tokens of the vocabulary.
+        tokens: usize,
+        /// The rows of the matrix.
+        rows: usize,
+    },
     /// A tensor that the model needs is missing.
     #[error("tensor {} is missing; convert the model again", Quoted(.tensor))]
     MissingTensor {

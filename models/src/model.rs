@@ -58,6 +58,11 @@ impl Inner {
     ) -> Result<Self, Error> {
         let (hparams, graph) = Model::describe(gguf, archs)?;
         let vocab = Vocab::from_gguf(gguf)?;
+        // A file without texts may leave the number of tokens open.
+        let (tokens, rows) = (vocab.n_vocab(), hparams.n_vocab);
+        if tokens != 0 && tokens != rows {
+            return Err(Error::VocabSize { tokens, rows });
+        }
         // Before the weights: pages of the file are given back as these are read.
         let fingerprint = fingerprint(gguf);
         let weights = Weights::load(gguf, &graph, work, keep, done)?;
@@ -114,8 +119,8 @@ impl Model {
     ///
     /// # Errors
     /// [`Error::Io`] if the file cannot be read, [`Error::File`] if it is damaged or misses a part,
-    /// those of [`Model::describe`] and [`Error::Vocab`] if this crate cannot use it,
-    /// [`Error::OutOfMemory`].
+    /// those of [`Model::describe`], [`Error::Vocab`] and [`Error::VocabSize`] if this crate cannot
+    /// use it, [`Error::OutOfMemory`].
     #[cfg(feature = "std")]
     pub fn open(path: impl AsRef<std::path::Path>) -> Result<Self, Error> {
         Self::open_with(path, LoadParams::default(), |_, _| {})
@@ -130,10 +135,22 @@ impl Model {
     pub fn open_with(
         path: impl AsRef<std::path::Path>,
         params: LoadParams,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<Self, Error> {
+        Self::from_source(crate::gguf::Source::open(path, params.access)?, params, progress)
+    }
+
+    /// Load the model in open files, as [`Model::open_with`].
+    ///
+    /// # Errors
+    /// Those of [`Model::open_with`].
+    #[cfg(feature = "std")]
+    pub fn from_source(
+        source: crate::gguf::Source,
+        params: LoadParams,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<Self, Error> {
         let pool = backstitch_core::pool::ThreadPool::new(params.n_threads)?;
-        let source = crate::gguf::Source::open(path, params.access)?;
         let gguf = source.gguf()?;
         let total = gguf.tensors().iter().map(|t| t.n_bytes() as u64).sum();
         let is_packed = gguf.tensors().iter().any(TensorInfo::is_packed);
@@ -187,8 +204,8 @@ impl Model {
     /// needed.
     ///
     /// # Errors
-    /// Those of [`Model::describe`]; [`Error::Vocab`] if the vocabulary cannot be used,
-    /// [`Error::OutOfMemory`].
+    /// Those of [`Model::describe`]; [`Error::Vocab`] or [`Error::VocabSize`] if the vocabulary
+    /// cannot be used, [`Error::OutOfMemory`].
     pub fn from_gguf(
         gguf: &Gguf<'_>,
         archs: &[&Arch],

@@ -259,7 +259,12 @@ impl Frame<'_> {
             Kind::Join { n_groups, n_x } => self.join(step, n_groups, n_x),
             Kind::Scale { factor } => self.scale(step, factor),
             Kind::ScaleForLogits { .. } if outputs.are_embeddings() => Ok(()),
-            Kind::ScaleForLogits { factor } => self.scale(step, factor),
+            Kind::ScaleForLogits { factor } => {
+                if outputs.are_both() {
+                    self.embeddings(step, ubatch, outputs)?;
+                }
+                self.scale(step, factor)
+            }
             Kind::ScaleByPosition(temperature) => self.scale_by_position(step, temperature, ubatch),
             Kind::Clamp { limit } => self.clamp(step, limit),
             Kind::Activate(activation) => self.activate(step, activation),
@@ -269,7 +274,12 @@ impl Frame<'_> {
             Kind::Mul => self.mul(step),
             Kind::SelectOutputs => self.select_outputs(step),
             Kind::Logits { .. } if outputs.are_embeddings() => self.embeddings(step, ubatch, outputs),
-            Kind::Logits { soft_cap } => self.logits(step, soft_cap, ubatch, outputs),
+            Kind::Logits { soft_cap } => {
+                if outputs.are_both() && !self.values.graph.scales_for_logits() {
+                    self.embeddings(step, ubatch, outputs)?;
+                }
+                self.logits(step, soft_cap, ubatch, outputs)
+            }
             Kind::Embeddings => self.embeddings(step, ubatch, outputs),
         }
     }

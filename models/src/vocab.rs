@@ -352,13 +352,23 @@ impl Vocab {
     ///
     /// [`piece`]: Self::piece
     pub fn detokenize(&self, tokens: &[Token], write: WriteSpecial) -> Vec<u8> {
+        self.joined(tokens, write, self.add_space_prefix)
+    }
+
+    /// Return the text of `tokens` as [`Vocab::detokenize`] does, if they follow others: a space at
+    /// their beginning stays.
+    pub fn detokenize_behind(&self, tokens: &[Token], write: WriteSpecial) -> Vec<u8> {
+        self.joined(tokens, write, false)
+    }
+
+    fn joined(&self, tokens: &[Token], write: WriteSpecial, strip_first: bool) -> Vec<u8> {
         let mut text = Vec::new();
         for (i, &token) in tokens.iter().enumerate() {
             if write == WriteSpecial::No && self.is_hidden(token) {
                 continue;
             }
             let piece = self.piece(token);
-            let strip = i == 0 && self.add_space_prefix;
+            let strip = i == 0 && strip_first;
             text.extend_from_slice(piece.strip_prefix(b" ").filter(|_| strip).unwrap_or(piece));
         }
         if self.clean_spaces { text::clean_spaces(&text) } else { text }

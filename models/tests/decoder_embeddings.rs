@@ -75,6 +75,35 @@ fn a_sequence_goes_on_behind_its_embeddings() {
     }
 }
 
+/// A batch that yields both has the logits of one that yields logits, and the embeddings of one
+/// that yields those, also where the model scales them for its logits.
+#[test]
+fn embeddings_and_logits_of_one_batch_have_the_bits_of_two() {
+    for kind in KINDS.into_iter().chain(["granite"]) {
+        let model = model(kind, DType::F16);
+        let text = tokens(&model, 3, 30);
+        let mut batch = Batch::new();
+        let mut contexts = [(); 3].map(|()| Context::new(&model, params(7)).unwrap());
+        let seq = contexts.each_mut().map(|ctx| ctx.sequence().unwrap())[0];
+        batch.extend(seq, Pos(0), &text, Wanted::All).unwrap();
+        let [both, logits, embeddings] = &mut contexts;
+        both.decode_with_embeddings(&batch).unwrap();
+        logits.decode(&batch).unwrap();
+        embeddings.decode_embeddings(&batch).unwrap();
+        for i in 0..text.len() {
+            assert_bits(kind, both.output(i).unwrap(), logits.output(i).unwrap());
+            assert_bits(kind, both.embedding(i).unwrap(), embeddings.embedding(i).unwrap());
+        }
+        // Its rows stay until the next batch, whatever becomes of the sequences.
+        both.clear();
+        assert_bits(kind, both.output(3).unwrap(), logits.output(3).unwrap());
+        assert!(both.embedding(3).is_some() && both.logits_at_hand(seq).is_none());
+        let seq = both.sequence().unwrap();
+        both.append(seq, &text).unwrap();
+        assert!(both.embedding(text.len() - 1).is_none() && both.output(0).is_none());
+    }
+}
+
 #[test]
 fn a_batch_for_embeddings_that_does_not_fit_changes_nothing() {
     let model = model("llama", DType::F32);

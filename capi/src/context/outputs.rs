@@ -53,7 +53,7 @@ pub enum Row {
 pub struct Outputs {
     /// Indices of the tokens with outputs, ascending.
     tokens: Vec<usize>,
-    /// The last index and the sequences of each of these tokens that is the last of them.
+    /// The last token of each sequence of the batch, until a sequence changes.
     last_of: Vec<(usize, SeqId)>,
     n_tokens: usize,
     logits: Rows,
@@ -78,6 +78,16 @@ impl Outputs {
         self.logits.start(self.tokens.len(), hparams.n_vocab);
         self.embeddings.start(self.tokens.len(), hparams.n_embd);
         self.pooled.start(n_seq, hparams.n_embd);
+        // These rows are few. They stay when the engine drops them with their sequence.
+        for seq in (0..n_seq as u32).map(SeqId) {
+            self.pooled.row(seq.index(), || context.pooled(seq));
+        }
+    }
+
+    /// Note that a sequence changes: nothing can be computed from its last token any more. The rows
+    /// stay until the next batch.
+    pub fn detach(&mut self) {
+        self.last_of.clear();
     }
 
     /// Forget the outputs: nothing is left that they belong to.
@@ -85,6 +95,7 @@ impl Outputs {
         self.tokens.clear();
         self.last_of.clear();
         self.n_tokens = 0;
+        self.pooled.start(0, 0);
     }
 
     /// Return the number among the outputs of token `index`; negative ones count from the end of
@@ -116,8 +127,8 @@ impl Outputs {
                 if let Some(address) = self.logits.row(number, || context.output(token)) {
                     return Ok(address);
                 }
-                // A batch that yielded embeddings: the logits of a sequence's last token follow
-                // from its memory.
+                // A batch that yielded pooled embeddings: the logits of a sequence's last token
+                // follow from its memory, as long as that is what it was.
                 let last = self.last_of.iter().find(|(last, _)| *last == token);
                 let seq = last.map(|(_, seq)| *seq).ok_or(missing)?;
                 let row = context.logits(seq)?.to_vec();
@@ -143,8 +154,8 @@ impl Outputs {
     ///
     /// # Errors
     /// [`Error::NoOutput`].
-    pub fn pooled(&mut self, context: &Context, seq: SeqId) -> Result<*mut f32, Error> {
+    pub fn pooled(&mut self, seq: SeqId) -> Result<*mut f32, Error> {
         let missing = Error::NoOutput { index: seq.0 as i32, n_outputs: self.tokens.len() };
-        self.pooled.row(seq.index(), || context.pooled(seq)).ok_or(missing)
+        self.pooled.row(seq.index(), || None).ok_or(missing)
     }
 }

@@ -162,6 +162,8 @@ impl ContextParams {
             has_rope: self.rope_freq_base != 0.0 || self.rope_freq_scale != 0.0 || self.yarn_orig_ctx != 0,
             has_eval_callback: !self.cb_eval.is_null(),
             has_samplers: false,
+            has_kind: false,
+            attention: self.attention_type,
         }
     }
 }
@@ -186,13 +188,22 @@ pub struct QuantizeParams {
     pub prune_layers: *const i32,
 }
 
+/// The number that stands for no type: that of all types in this header.
+const NO_TYPE: i32 = 40;
+
+/// Return a number of a type of this header, or one that is no type anywhere: later headers have
+/// types from [`NO_TYPE`] on.
+fn type_of(number: i32) -> i32 {
+    if number < NO_TYPE { number } else { -1 }
+}
+
 impl Default for QuantizeParams {
     fn default() -> Self {
         QuantizeParams {
             nthread: 0,
-            ftype: 7,
-            output_tensor_type: 39,
-            token_embedding_type: 39,
+            ftype: 9,
+            output_tensor_type: NO_TYPE,
+            token_embedding_type: NO_TYPE,
             allow_requantize: 0,
             quantize_output_tensor: 1,
             only_copy: 0,
@@ -213,8 +224,8 @@ impl QuantizeParams {
         QuantizeOptions {
             n_threads: self.nthread,
             file_type: self.ftype,
-            output: self.output_tensor_type,
-            token_embedding: self.token_embedding_type,
+            output: type_of(self.output_tensor_type),
+            token_embedding: type_of(self.token_embedding_type),
             allow_requantize: self.allow_requantize != 0,
             keep_output: self.quantize_output_tensor == 0,
             pure: self.pure != 0,
@@ -270,7 +281,8 @@ exports! {
         vocab: Handle, n_ctx_train: i32, multiplier: f32, base: f32, allowed_length: i32, last_n: i32,
         breakers: In<Text>, n_breakers: usize,
     ) -> SamplerRef = [SamplerRef::NULL] {
-        let _ = n_ctx_train;
+        // The argument bounds the tokens that are searched, and is their number for -1.
+        let last_n = if last_n == -1 { n_ctx_train } else { last_n.min(n_ctx_train) };
         dry(vocab, &DryArguments { multiplier, base, allowed_length, last_n, breakers, n_breakers })
     }
 }

@@ -44,7 +44,7 @@ impl Default for ModelParams {
             n_gpu_layers: -1,
             split_mode: 1,
             load_mode: -1,
-            lazy_mode: 0,
+            lazy_mode: 1,
             main_gpu: 0,
             tensor_split: std::ptr::null(),
             progress_callback: None,
@@ -184,6 +184,8 @@ impl ContextParams {
             has_rope: self.rope_freq_base != 0.0 || self.rope_freq_scale != 0.0 || self.yarn_orig_ctx != 0,
             has_eval_callback: !self.cb_eval.is_null(),
             has_samplers: self.n_samplers != 0,
+            has_kind: self.ctx_type != 0,
+            attention: self.attention_type,
         }
     }
 }

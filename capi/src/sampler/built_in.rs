@@ -6,6 +6,7 @@ use crate::layouts::{TokenData, TokenDataArray};
 use backstitch_models::Token;
 use backstitch_models::sampler::{Chain, Generator, Settings};
 use std::ffi::CStr;
+use std::hash::{BuildHasher, RandomState};
 
 /// Work of a sampler on the candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +30,15 @@ pub struct BuiltIn {
     pub role: Role,
     /// The seed of its random numbers, if it draws.
     pub seed: Option<u32>,
+    /// True if the program left the seed open: each beginning has another one.
+    pub is_seed_random: bool,
     /// The engine's sampler, in a chain of its own.
     pub chain: Chain,
+}
+
+/// Return a seed that nobody chose.
+pub fn random_seed() -> u32 {
+    RandomState::new().hash_one(crate::context::now_us()) as u32
 }
 
 /// Return settings of a chain whose random numbers, and order of candidates, are llama.cpp's.
@@ -49,9 +57,14 @@ impl BuiltIn {
         self.chain.accept(token(id));
     }
 
-    /// Start anew.
+    /// Start anew, with another seed if the program left that open.
     pub fn reset(&mut self) {
         self.chain.reset();
+        if self.is_seed_random {
+            let seed = random_seed();
+            self.seed = Some(seed);
+            self.chain.reseed(seed.into());
+        }
     }
 
     /// Change the candidates.
@@ -66,6 +79,11 @@ impl BuiltIn {
         let data = data.slice(view.size, "cur_p.data")?;
         if data.is_empty() || self.role == Role::Inert {
             return Ok(());
+        }
+        if cfg!(feature = "layout-0-3-16") && self.name == c"dist" {
+            // llama.cpp sorted before every draw when it had this layout.
+            sort(data);
+            view.sorted = 1;
         }
         match self.role {
             Role::Choice => view.selected = self.choose(data),
@@ -85,8 +103,14 @@ impl BuiltIn {
         for (to, from) in data.iter_mut().zip(left.items()) {
             *to = TokenData { id: from.id.0 as i32, logit: from.logit, p: to.p };
         }
-        if self.role == Role::Softmax {
-            softmax(data);
+        // That one sorted at its end when llama.cpp had this layout.
+        let sorts = cfg!(feature = "layout-0-3-16") && self.name == c"top-n-sigma";
+        let left = data.get_mut(..n).unwrap_or_default();
+        if sorts {
+            sort(left);
+        }
+        if sorts || self.role == Role::Softmax {
+            softmax(left);
         }
         n
     }
@@ -112,6 +136,11 @@ impl BuiltIn {
         }
         data.iter().position(|candidate| token(candidate.id) == chosen).map_or(-1, |index| index as i64)
     }
+}
+
+/// Sort candidates by their logits, descending; equal ones stay in their order.
+fn sort(data: &mut [TokenData]) {
+    data.sort_by(|a, b| b.logit.total_cmp(&a.logit));
 }
 
 /// Set the probabilities of sorted candidates.

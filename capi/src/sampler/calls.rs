@@ -2,7 +2,7 @@
 
 use super::chain;
 use super::registry::{Known, SamplerRef};
-use crate::border::{Out, exports};
+use crate::border::{In, Out, exports};
 use crate::context::{Row, context};
 use crate::error::Error;
 use crate::handles::Handle;
@@ -48,8 +48,9 @@ pub fn apply(sampler: SamplerRef, array: Out<TokenDataArray>) -> Result<(), Erro
         Known::BuiltIn(own) => own.lock().unwrap_or_else(PoisonError::into_inner).apply(array),
         Known::Chain(chain) => chain::apply_all(&chain, array),
         Known::Foreign => {
-            let apply = sampler.functions()?.apply.ok_or(Error::Null { what: "sampler.iface.apply" })?;
-            apply(sampler.0, array);
+            if let Some(apply) = sampler.functions()?.apply {
+                apply(sampler.0, array);
+            }
             Ok(())
         }
     }
@@ -130,9 +131,10 @@ fn cloned(sampler: SamplerRef) -> Result<SamplerRef, Error> {
     }
 }
 
+const OTHER: Error = Error::Foreign { wanted: "sampler of the same kind" };
+
 /// Give one sampler the state of another of the same kind.
 fn copy(from: SamplerRef, to: SamplerRef) -> Result<(), Error> {
-    const OTHER: Error = Error::Foreign { wanted: "sampler of the same kind" };
     if from == to {
         return Ok(());
     }
@@ -158,18 +160,25 @@ fn copy(from: SamplerRef, to: SamplerRef) -> Result<(), Error> {
     }
 }
 
-#[cfg(not(feature = "layout-0-3-16"))]
+/// Give one sampler of the program's the state of another: by its function for that, or else by the
+/// data of a copy, in the place of its own.
 fn copy_foreign(from: SamplerRef, to: SamplerRef) -> Result<(), Error> {
-    let copy = from.functions()?.copy_state;
-    let copy =
-        copy.ok_or(Error::Absent { what: "copying the state of a sampler without a function for that" })?;
-    copy(from.0, to.0);
-    Ok(())
-}
-
-#[cfg(feature = "layout-0-3-16")]
-fn copy_foreign(_from: SamplerRef, _to: SamplerRef) -> Result<(), Error> {
-    Err(Error::Absent { what: "copying the state of a foreign sampler" })
+    let functions = from.functions()?;
+    if from.table()? != to.table()? {
+        return Err(OTHER);
+    }
+    #[cfg(not(feature = "layout-0-3-16"))]
+    if let Some(copy) = functions.copy_state {
+        copy(from.0, to.0);
+        return Ok(());
+    }
+    let copy = cloned(from)?;
+    if let Some(free) = functions.free {
+        free(to.0);
+    }
+    to.set_data(copy.data()?)?;
+    // Only the structure of the copy is left, without its data.
+    copy.forget().map(drop)
 }
 
 /// Return the name of a sampler.
@@ -209,8 +218,10 @@ fn draw(sampler: SamplerRef, candidates: &mut [TokenData]) -> Result<i32, Error>
     apply(sampler, out)?;
     let array = out.read("cur_p")?;
     let chosen = usize::try_from(array.selected).ok().filter(|&chosen| chosen < array.size);
-    let chosen = chosen.and_then(|chosen| candidates.get(chosen)).ok_or(Error::NoToken)?;
-    Ok(chosen.id)
+    // SAFETY: a sampler of the program's may point the array to candidates of its own. It claims
+    // that as many lie there as the array says, until its next call.
+    let data = unsafe { In::new(array.data.cast_const()) };
+    Ok(data.at(chosen.ok_or(Error::NoToken)?, "cur_p.data")?.id)
 }
 
 /// Sampler functions of the library's table: the name.
@@ -303,7 +314,7 @@ exports! {
             let n_vocab = context.model().hparams().n_vocab;
             let row = outputs.row(context, Row::Logits, idx)?;
             // SAFETY: the outputs hold the row, `n_vocab` long, and the lock keeps them.
-            let row = unsafe { crate::border::In::new(row.cast_const()) };
+            let row = unsafe { In::new(row.cast_const()) };
             let logits = row.slice(n_vocab, "logits")?;
             let of = |(id, &logit): (i32, &f32)| TokenData { id, logit, p: 0.0 };
             candidates.extend((0..).zip(logits).map(of));

@@ -1,6 +1,6 @@
 //! The functions that make samplers of the library.
 
-use super::built_in::{BuiltIn, Role, settings};
+use super::built_in::{BuiltIn, Role, random_seed, settings};
 use super::registry::{Known, SamplerRef};
 use crate::border::{In, Text, exports};
 use crate::error::Error;
@@ -8,13 +8,12 @@ use crate::handles::Handle;
 use crate::layouts::LogitBias as CBias;
 use crate::model::of_vocab;
 use backstitch_models::Token;
-use backstitch_models::grammar::{Grammar, GrammarSampler, Trigger, Triggers};
+use backstitch_models::grammar::{GrammarSampler, Trigger, Triggers};
 use backstitch_models::sampler::{
     AdaptiveP, Builder, Chain, Dry, DryBreakers, DryParams, DynamicTemperature, Generator, Greedy, Infill,
     Kind, LogitBias, MinP, Mirostat, MirostatVersion, Penalties, TopK, TopNSigma, TopP, Typical,
 };
 use std::ffi::CStr;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex};
 
 /// The seed that stands for a random one.
@@ -26,8 +25,12 @@ const MOST: usize = 1 << 16;
 
 /// Keep a sampler of the library.
 fn keep(name: &'static CStr, role: Role, seed: Option<u32>, chain: Builder) -> Result<SamplerRef, Error> {
-    let built_in = BuiltIn { name, role, seed, chain: chain.build() };
-    Ok(SamplerRef::of(Known::BuiltIn(Arc::new(Mutex::new(built_in)))))
+    let built_in = BuiltIn { name, role, seed, is_seed_random: false, chain: chain.build() };
+    Ok(of(built_in))
+}
+
+fn of(built_in: BuiltIn) -> SamplerRef {
+    SamplerRef::of(Known::BuiltIn(Arc::new(Mutex::new(built_in))))
 }
 
 /// Start a chain with llama.cpp's conventions that keeps at least `min_keep` candidates.
@@ -40,18 +43,21 @@ fn filter(name: &'static CStr, is_on: bool, chain: Builder) -> Result<SamplerRef
     keep(name, if is_on { Role::Filter } else { Role::Inert }, None, chain)
 }
 
-/// Return a seed, a random one for that which asks for it.
-fn seed_of(seed: u32) -> u32 {
-    match seed {
-        RANDOM_SEED => RandomState::new().hash_one(crate::context::now_us()) as u32,
-        seed => seed,
-    }
+/// Keep a sampler that uses random numbers of `seed`, or of a seed that each beginning draws.
+fn drawing(
+    name: &'static CStr,
+    role: Role,
+    seed: u32,
+    make: impl FnOnce(u32) -> Builder,
+) -> Result<SamplerRef, Error> {
+    let is_seed_random = seed == RANDOM_SEED;
+    let seed = if is_seed_random { random_seed() } else { seed };
+    Ok(of(BuiltIn { name, role, seed: Some(seed), is_seed_random, chain: make(seed).build() }))
 }
 
 /// Keep a sampler that draws, with random numbers of `seed`.
 fn choice(name: &'static CStr, seed: u32, add: impl FnOnce(Builder) -> Builder) -> Result<SamplerRef, Error> {
-    let seed = seed_of(seed);
-    keep(name, Role::Choice, Some(seed), add(Chain::builder(0).settings(&settings(seed, 0))))
+    drawing(name, Role::Choice, seed, |seed| add(Chain::builder(0).settings(&settings(seed, 0))))
 }
 
 /// Make a sampler of penalties.
@@ -83,7 +89,7 @@ pub struct DryArguments {
     pub base: f32,
     /// The longest repetition that costs nothing.
     pub allowed_length: i32,
-    /// The recent tokens that are searched; -1 for the context length of the model.
+    /// The recent tokens that are searched; none if it is negative.
     pub last_n: i32,
     /// Texts that repetitions do not reach across.
     pub breakers: In<Text>,
@@ -91,43 +97,48 @@ pub struct DryArguments {
     pub n_breakers: usize,
 }
 
-/// Make a DRY sampler.
+/// Make a DRY sampler; one that is turned off looks at nothing else.
 ///
 /// # Errors
-/// Those of the vocabulary's handle; [`Error::Null`], [`Error::Text`] or [`Error::Range`] for a
-/// list of breakers that cannot be read.
+/// Those of the vocabulary's handle; [`Error::Text`] or [`Error::Range`] for a list of breakers
+/// that cannot be read.
 pub fn dry(vocab: Handle, arguments: &DryArguments) -> Result<SamplerRef, Error> {
-    let model = of_vocab(vocab)?;
-    let n_ctx = model.hparams.as_ref().map_or(0, |h| h.n_ctx_train as usize);
     let params = DryParams {
         multiplier: arguments.multiplier,
         base: arguments.base,
         allowed_length: arguments.allowed_length.max(0) as usize,
-        last_n: usize::try_from(arguments.last_n).unwrap_or(n_ctx).min(LARGEST as usize),
+        last_n: arguments.last_n.clamp(0, LARGEST) as usize,
     };
-    let texts = texts(&arguments.breakers, arguments.n_breakers, "seq_breakers")?;
-    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let is_on = params.multiplier != 0.0 && params.base >= 1.0 && params.last_n > 0;
+    if !is_on {
+        return filter(c"dry", false, builder(0));
+    }
+    let model = of_vocab(vocab)?;
+    let texts = texts(&arguments.breakers, arguments.n_breakers, "seq_breakers", Nulls::Skipped)?;
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let dry = Dry::new(&params, &DryBreakers::of_texts(&model.vocab, &texts));
-    filter(c"dry", is_on, Chain::builder(model.vocab.n_vocab()).settings(&settings(0, 0)).with(dry))
+    filter(c"dry", true, Chain::builder(model.vocab.n_vocab()).settings(&settings(0, 0)).with(dry))
+}
+
+/// Ways to take null in the place of a list of texts, or of one of them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Nulls {
+    /// No text.
+    Skipped,
+    /// An error.
+    Refused,
 }
 
 /// Return the texts of a list.
-fn texts(list: &In<Text>, n: usize, what: &'static str) -> Result<Vec<String>, Error> {
+fn texts(list: &In<Text>, n: usize, what: &'static str, nulls: Nulls) -> Result<Vec<String>, Error> {
     if n > MOST {
         return Err(Error::Range { what, found: n as i64, wanted: "at most 65536 texts" });
     }
-    list.slice(n, what)?.iter().map(|text| text.str(what).map(str::to_owned)).collect()
-}
-
-/// Compile a grammar that begins with the rule `root`.
-fn compile(vocab: Handle, grammar: &Text, root: &Text) -> Result<Grammar, Error> {
-    let (model, text, root) = (of_vocab(vocab)?, grammar.str("grammar_str")?, root.str("grammar_root")?);
-    let text = match root {
-        "root" => text.to_owned(),
-        other => format!("{text}\nroot ::= {other}\n"),
-    };
-    Ok(model.compiler()?.gbnf(&text)?)
+    if list.is_null() && nulls == Nulls::Skipped {
+        return Ok(Vec::new());
+    }
+    let list = list.slice(n, what)?.iter().filter(|text| !(text.is_null() && nulls == Nulls::Skipped));
+    list.map(|text| text.str(what).map(str::to_owned)).collect()
 }
 
 /// Make a grammar sampler.
@@ -137,16 +148,16 @@ fn grammar(
     root: &Text,
     triggers: Option<Vec<Trigger>>,
 ) -> Result<SamplerRef, Error> {
-    let n_vocab = of_vocab(vocab)?.vocab.n_vocab();
-    if text.bytes("grammar_str")?.is_empty() {
+    if text.is_null() || text.bytes("grammar_str")?.is_empty() {
         return filter(c"grammar", false, builder(0));
     }
-    let grammar = compile(vocab, text, root)?;
+    let model = of_vocab(vocab)?;
+    let grammar = model.compiler()?.gbnf_from(text.str("grammar_str")?, root.str("grammar_root")?)?;
     let sampler = match triggers {
         None => GrammarSampler::new(&grammar, 0),
         Some(triggers) => GrammarSampler::lazy(&grammar, 0, Triggers::new(&triggers)?),
     };
-    filter(c"grammar", true, Chain::builder(n_vocab).settings(&settings(0, 0)).with(sampler))
+    filter(c"grammar", true, Chain::builder(model.vocab.n_vocab()).settings(&settings(0, 0)).with(sampler))
 }
 
 /// Return the triggers of a lazy grammar.
@@ -218,10 +229,11 @@ exports! {
 
     /// Return a sampler that drops the likeliest tokens with probability `p`.
     fn llama_sampler_init_xtc(p: f32, t: f32, min_keep: usize, seed: u32) -> SamplerRef = [SamplerRef::NULL] {
-        let (seed, is_on) = (seed_of(seed), p > 0.0 && t <= 0.5);
-        let settings = settings(seed, min_keep).order(vec![Kind::Xtc]).xtc_probability(p).xtc_threshold(t);
-        let role = if is_on { Role::Filter } else { Role::Inert };
-        keep(c"xtc", role, Some(seed), Chain::builder(0).settings(&settings))
+        let role = if p > 0.0 && t <= 0.5 { Role::Filter } else { Role::Inert };
+        drawing(c"xtc", role, seed, |seed| {
+            let settings = settings(seed, min_keep).order(vec![Kind::Xtc]).xtc_probability(p).xtc_threshold(t);
+            Chain::builder(0).settings(&settings)
+        })
     }
 
     /// Return a sampler that keeps tokens within `n` standard deviations of the best.
@@ -233,9 +245,9 @@ exports! {
     fn llama_sampler_init_mirostat(n_vocab: i32, seed: u32, tau: f32, eta: f32, m: i32)
         -> SamplerRef = [SamplerRef::NULL]
     {
-        // The engine always looks at 100 candidates, as everybody does.
-        let (_, n_vocab) = (m, n_vocab.clamp(1, LARGEST) as usize);
+        let n_vocab = n_vocab.clamp(1, LARGEST) as usize;
         let mirostat = Mirostat::new(MirostatVersion::One, tau, eta, n_vocab, Generator::Llama);
+        let mirostat = mirostat.with_best(m.max(0) as usize);
         choice(c"mirostat", seed, |chain| chain.with(mirostat))
     }
 
@@ -250,7 +262,8 @@ exports! {
         choice(c"adaptive-p", seed, |chain| chain.with(AdaptiveP::new(target, decay, 1, Generator::Llama)))
     }
 
-    /// Return a sampler that only allows what a grammar in GBNF allows, or null.
+    /// Return a sampler that only allows what a grammar in GBNF allows, or null. No text, or an
+    /// empty one, allows everything.
     fn llama_sampler_init_grammar(vocab: Handle, text: Text, root: Text) -> SamplerRef = [SamplerRef::NULL] {
         grammar(vocab, &text, &root, None)
     }
@@ -259,7 +272,7 @@ exports! {
     fn llama_sampler_init_grammar_lazy(
         vocab: Handle, text: Text, root: Text, words: In<Text>, n_words: usize, tokens: In<i32>, n_tokens: usize,
     ) -> SamplerRef = [SamplerRef::NULL] {
-        let words = texts(&words, n_words, "trigger_words")?;
+        let words = texts(&words, n_words, "trigger_words", Nulls::Refused)?;
         grammar(vocab, &text, &root, Some(triggers(words, Trigger::Word, &tokens, n_tokens)?))
     }
 
@@ -268,7 +281,7 @@ exports! {
         vocab: Handle, text: Text, root: Text, patterns: In<Text>, n_patterns: usize, tokens: In<i32>,
         n_tokens: usize,
     ) -> SamplerRef = [SamplerRef::NULL] {
-        let patterns = texts(&patterns, n_patterns, "trigger_patterns")?;
+        let patterns = texts(&patterns, n_patterns, "trigger_patterns", Nulls::Refused)?;
         grammar(vocab, &text, &root, Some(triggers(patterns, Trigger::FullPattern, &tokens, n_tokens)?))
     }
 

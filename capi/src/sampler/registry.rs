@@ -3,8 +3,9 @@
 use super::built_in::BuiltIn;
 use super::calls::{call_accept, call_apply, call_clone, call_name, call_reset};
 use super::chain::Chain;
-use crate::border::In;
+use crate::border::{In, Out};
 use crate::error::Error;
+use crate::handles::{KIND_SHIFT, Kind};
 use crate::layouts::{Sampler, SamplerInterface};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
@@ -130,6 +131,16 @@ impl SamplerRef {
         words.at(1, "sampler.ctx")
     }
 
+    /// Change what these functions know it by.
+    ///
+    /// # Errors
+    /// [`Error::Null`] or [`Error::Unaligned`].
+    pub fn set_data(self, data: *mut c_void) -> Result<(), Error> {
+        // SAFETY: as in `data`; nobody else uses the sampler during the call.
+        let word = unsafe { Out::new(self.0.cast::<*mut c_void>().wrapping_add(1)) };
+        word.write(data, "sampler.ctx")
+    }
+
     /// Note that a chain owns the sampler now, or that none does.
     ///
     /// # Errors
@@ -178,7 +189,8 @@ impl SamplerRef {
     }
 }
 
-/// Return true for addresses that no structure of a program has: they are handles of the library.
+/// Return true for addresses that are handles of the library. Systems that mark addresses in their
+/// upper byte use larger marks than there are kinds of handles.
 fn is_handle(address: usize) -> bool {
-    cfg!(target_pointer_width = "64") && (address as u64) >> 56 != 0
+    cfg!(target_pointer_width = "64") && (1..=Kind::LAST as usize).contains(&(address >> KIND_SHIFT))
 }

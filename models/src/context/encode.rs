@@ -98,12 +98,35 @@ impl Context {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn decode_embeddings(&mut self, batch: &Batch) -> Result<(), Error> {
-        self.evaluate(batch, Head::Embeddings)
+        self.evaluate(batch, Head::Embeddings, false)
     }
 
-    /// Return the embedding `[n_embd]` of token `index` of the last batch, if that was encoded and
-    /// the embedding was requested or pooled. It is not normalised; [`normalize`](crate::normalize)
-    /// does that.
+    /// Evaluate a batch as [`Context::decode`] does, and yield the embeddings of the tokens with
+    /// outputs beside their logits. Nothing is pooled.
+    ///
+    /// # Errors
+    /// Those of [`Context::decode`]. Nothing has changed then.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::{Batch, Context, Model, Params, Pos, Token, Wanted};
+    ///
+    /// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+    /// let mut ctx = Context::new(&model, Params::default().n_ctx(64))?;
+    /// let (seq, mut batch) = (ctx.sequence()?, Batch::new());
+    /// batch.extend(seq, Pos(0), &[Token(5), Token(6)], Wanted::All)?;
+    /// ctx.decode_with_embeddings(&batch)?;
+    /// assert_eq!(ctx.output(0).map(<[f32]>::len), Some(model.hparams().n_vocab));
+    /// assert_eq!(ctx.embedding(0).map(<[f32]>::len), Some(model.hparams().n_embd));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn decode_with_embeddings(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.evaluate(batch, Head::Logits, true)
+    }
+
+    /// Return the embedding `[n_embd]` of token `index` of the last batch, if that yielded
+    /// embeddings and this one was requested or pooled. It is not normalised;
+    /// [`normalize`](crate::normalize) does that.
     pub fn embedding(&self, index: usize) -> Option<&[f32]> {
         self.outputs.row(Head::Embeddings, index)
     }

@@ -24,6 +24,8 @@ pub(super) struct Engine<'c> {
     pub outputs: &'c mut Outputs,
     /// The kind of the outputs of a decoder.
     pub head: Head,
+    /// True to yield embeddings beside logits.
+    pub both: bool,
     /// Part of a batch that exceeds the logical batch size.
     piece: &'c mut Batch,
 }
@@ -39,6 +41,7 @@ impl Context {
             runner: &mut self.runner,
             outputs: &mut self.outputs,
             head: Head::Logits,
+            both: false,
             piece: &mut self.piece,
         };
         (&mut self.memory, engine)
@@ -75,6 +78,9 @@ impl Engine<'_> {
     ) -> Result<(), Error> {
         if let Some(batch) = begins {
             self.outputs.begin(batch, self.head)?;
+            if self.both {
+                self.outputs.begin_beside()?;
+            }
         }
         self.outputs.start_at(start);
         self.run(plan, Side::Decoder)

@@ -76,7 +76,14 @@ impl Source {
     /// # Errors
     /// [`Error::Io`] with the path of the file that cannot be opened.
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self, Error> {
-        let paths = shard_paths(path.as_ref());
+        Self::open_shards(shard_paths(path.as_ref()), access)
+    }
+
+    /// Open the model whose shards are the files at `paths`, in order, whatever their names.
+    ///
+    /// # Errors
+    /// Those of [`Source::open`].
+    pub fn open_shards(paths: impl IntoIterator<Item = PathBuf>, access: Access) -> Result<Self, Error> {
         let shards = paths.into_iter().map(|path| Shard::open(path, access));
         Ok(Self { shards: shards.collect::<Result<_, _>>()? })
     }

@@ -195,8 +195,16 @@ impl Compiler {
     /// [`GrammarError::LeftRecursion`] with the place; [`GrammarError::TooLarge`];
     /// [`GrammarError::Compile`] if it is too complex.
     pub fn gbnf(&self, text: &str) -> Result<Grammar, GrammarError> {
+        self.gbnf_from(text, "root")
+    }
+
+    /// Compile a GBNF grammar as [`Compiler::gbnf`] does; the output has to match the rule `root`.
+    ///
+    /// # Errors
+    /// Those of [`Compiler::gbnf`].
+    pub fn gbnf_from(&self, text: &str, root: &str) -> Result<Grammar, GrammarError> {
         check_text(text)?;
-        let lark = gbnf::to_lark(text, &self.0.vocab)?;
+        let lark = gbnf::to_lark(text, root, &self.0.vocab)?;
         // A terminal for each character makes many items of little cost.
         let limits = ParserLimits { step_max_items: 4_000_000, ..limits() };
         self.compile(Language::Gbnf, TopLevelGrammar::from_lark(lark), limits)

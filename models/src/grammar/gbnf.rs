@@ -67,7 +67,7 @@ enum Expr {
 #[derive(Clone, Debug)]
 struct Rules {
     rules: Vec<Rule>,
-    /// The index of the rule `root`.
+    /// The index of the rule to begin with.
     root: usize,
     /// Sets of tokens, each as ranges of ids in ascending order.
     tokens: Vec<Vec<(u32, u32)>>,
@@ -90,12 +90,13 @@ impl Expr {
     }
 }
 
-/// Translate a GBNF grammar into a Lark grammar that accepts the same texts.
+/// Translate a GBNF grammar that begins with the rule `root` into a Lark grammar that accepts the
+/// same texts.
 ///
 /// # Errors
 /// Those of [`Compiler::gbnf`](super::Compiler::gbnf), except `Compile`.
-pub(super) fn to_lark(text: &str, vocab: &Vocab) -> Result<String, GrammarError> {
-    let mut rules = parse::parse(text, vocab)?;
+pub(super) fn to_lark(text: &str, root: &str, vocab: &Vocab) -> Result<String, GrammarError> {
+    let mut rules = parse::parse(text, root, vocab)?;
     check::refuse_left_recursion(&rules, text)?;
     merge::choose_terminals(&mut rules);
     Ok(emit::lark(&rules))

@@ -76,6 +76,12 @@ impl Graph {
         &self.steps
     }
 
+    /// Return true if the rows in front of the scores of the vocabulary are no embeddings any more,
+    /// because a step scales them.
+    pub(crate) fn scales_for_logits(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.kind, Kind::ScaleForLogits { .. }))
+    }
+
     /// Return the weight that a step names by `id`; none if it is another graph's.
     pub fn weight(&self, id: WeightId) -> Option<&WeightInfo> {
         self.weights.get(id.0 as usize)

@@ -32,6 +32,10 @@ struct Rows {
     /// Values `[n_rows, width]`; longer if an earlier batch had more. Callers may share them, and
     /// they never change then.
     values: Logits,
+    /// Embeddings beside logits, if they were asked for; longer if an earlier batch had more.
+    beside: Vec<f32>,
+    /// Number of values per row of `beside`; `None` if there are none.
+    width_beside: Option<usize>,
     /// Row of each token of the batch; `None` if it has no output.
     of_index: Vec<Option<u32>>,
     pooled: Pooled,
@@ -44,6 +48,8 @@ impl Rows {
             head: Head::Logits,
             width: n_vocab,
             values: Arc::new(Vec::with_capacity(n_vocab)),
+            beside: Vec::new(),
+            width_beside: None,
             of_index: Vec::new(),
             pooled: Pooled::new(n_seq_max),
         }
@@ -72,7 +78,7 @@ impl Rows {
         if values.len() < len {
             values.resize(len, 0.0);
         }
-        (self.head, self.width) = (head, width);
+        (self.head, self.width, self.width_beside) = (head, width, None);
         Ok(())
     }
 
@@ -94,9 +100,14 @@ impl Rows {
         self.of_index.get(index).copied().flatten().map(|row| row as usize)
     }
 
-    fn clear(&mut self) {
-        self.of_index.clear();
-        self.pooled.clear();
+    /// Reserve the embeddings `[n_rows, width]` beside the logits of a batch.
+    fn make_room_beside(&mut self, width: usize) -> Result<(), Error> {
+        let len = self.of_index.iter().flatten().count().saturating_mul(width);
+        let more = self.beside.try_reserve_exact(len.saturating_sub(self.beside.len()));
+        more.map_err(|_| Error::OutOfMemory { what: "embeddings", n_bytes: 4 * len as u64 })?;
+        self.beside.resize(len.max(self.beside.len()), 0.0);
+        self.width_beside = Some(width);
+        Ok(())
     }
 }
 
@@ -161,6 +172,20 @@ impl Outputs {
         self.shown.make_spare_room(batch.len(), if n_rows <= FEW_ROWS { n_rows * width } else { 0 })
     }
 
+    /// Yield the embeddings of the tokens with outputs beside their logits, for the batch that has
+    /// begun.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if the allocator refuses.
+    pub(crate) fn begin_beside(&mut self) -> Result<(), Error> {
+        self.staged.make_room_beside(self.n_embd)
+    }
+
+    /// Return true if the batch in progress yields embeddings beside logits.
+    pub(crate) fn are_both(&self) -> bool {
+        self.staged.width_beside.is_some()
+    }
+
     /// Make the staged outputs visible, in place of the former ones.
     pub(crate) fn publish(&mut self) {
         core::mem::swap(&mut self.shown, &mut self.staged);
@@ -197,9 +222,9 @@ impl Outputs {
         pooled.finish(self.pooling);
     }
 
-    /// Drop all visible rows.
+    /// Drop the outputs of all sequences. The rows of the last batch stay visible until the next.
     pub(crate) fn clear(&mut self) {
-        self.shown.clear();
+        self.shown.pooled.clear();
         self.row_of_seq.fill(None);
         self.own.fill(None);
     }
@@ -243,8 +268,12 @@ impl Outputs {
 
     /// Return the output of token `index`, if the last batch produced outputs of the kind `head`.
     pub(crate) fn row(&self, head: Head, index: usize) -> Option<&[f32]> {
-        let row = self.shown.number(index).filter(|_| self.shown.head == head)?;
-        self.shown.row(row)
+        let row = self.shown.number(index)?;
+        if self.shown.head == head {
+            return self.shown.row(row);
+        }
+        let width = self.shown.width_beside.filter(|_| head == Head::Embeddings)?;
+        self.shown.beside.get(row * width..(row + 1) * width)
     }
 
     /// Return the logits of the last token of `seq`.
@@ -283,6 +312,11 @@ impl Outputs {
     /// Return all staged rows, to be filled in by the model.
     pub(crate) fn rows_mut(&mut self) -> &mut [f32] {
         self.staged.own_values()
+    }
+
+    /// Return the staged rows for embeddings, which may lie beside logits.
+    pub(crate) fn embeddings_mut(&mut self) -> &mut [f32] {
+        if self.are_both() { &mut self.staged.beside } else { self.rows_mut() }
     }
 }
 

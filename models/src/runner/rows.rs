@@ -330,7 +330,7 @@ impl Frame<'_> {
         for (x, &i) in x.chunks_exact(width).zip(wanted) {
             let token = ubatch.tokens().get(i as usize).ok_or(Error::Arena)?;
             let row = outputs.row_number(token.index as usize).ok_or(Error::Arena)?;
-            let out = outputs.rows_mut().get_mut(row * width..(row + 1) * width).ok_or(Error::Arena)?;
+            let out = outputs.embeddings_mut().get_mut(row * width..(row + 1) * width).ok_or(Error::Arena)?;
             out.copy_from_slice(x);
         }
         Ok(())

@@ -10,7 +10,8 @@ use backstitch_kv::Token;
 /// Prefer the candidates whose probability is near a target, and move the target after each token,
 /// so that the probabilities of the tokens drawn average `target`.
 ///
-/// The average is exponential and forgets by `decay` with each token. The logits become a curve
+/// The average is exponential and forgets by `decay` with each token that was drawn and then
+/// accepted. The logits become a curve
 /// around the adapted target: quadratic near it and linear far from it. It belongs last in a chain.
 /// A negative target leaves the candidates as they are.
 ///
@@ -34,6 +35,8 @@ pub struct AdaptiveP {
     total_weight: f32,
     /// The probabilities of the candidates before their logits were changed, in their order.
     original: Vec<f32>,
+    /// The token that was drawn last, with its original probability, until one is accepted.
+    pending: Option<(Token, f32)>,
     /// The random numbers in llama.cpp's manner: none are used for a single candidate.
     own: Option<OwnNumbers>,
 }
@@ -53,7 +56,8 @@ impl AdaptiveP {
         let decay = decay.clamp(0.0, MAX_DECAY);
         let own = (generator == Generator::Llama).then(OwnNumbers::new);
         let original = Vec::with_capacity(n_vocab);
-        let mut sampler = AdaptiveP { target, decay, weighted_sum: 0.0, total_weight: 0.0, original, own };
+        let (weighted_sum, total_weight, pending) = (0.0, 0.0, None);
+        let mut sampler = AdaptiveP { target, decay, weighted_sum, total_weight, original, pending, own };
         sampler.reset();
         sampler
     }
@@ -87,7 +91,11 @@ impl Sampler for AdaptiveP {
 
     fn drawn(&mut self, token: Token, candidates: &Candidates) {
         let index = candidates.items().iter().position(|c| c.id == token);
-        if let Some(&p) = index.and_then(|index| self.original.get(index)) {
+        self.pending = index.and_then(|index| self.original.get(index)).map(|&p| (token, p));
+    }
+
+    fn accept(&mut self, token: Token) {
+        if let Some((_, p)) = self.pending.take().filter(|&(drawn, _)| drawn == token) {
             self.weighted_sum = p + self.decay * self.weighted_sum;
             self.total_weight = 1.0 + self.decay * self.total_weight;
         }
@@ -100,16 +108,25 @@ impl Sampler for AdaptiveP {
     fn reset(&mut self) {
         self.total_weight = 1.0 / (1.0 - self.decay);
         self.weighted_sum = self.target * self.total_weight;
+        self.pending = None;
     }
 
-    /// Append the two sums (f32 each) and the number of random numbers used (u32).
+    /// Append the two sums (f32 each) and the number of random numbers used (u32); then a token
+    /// that was drawn and not accepted yet (u32) with its probability (f32), if there is one.
     fn save(&self, bytes: &mut Vec<u8>) {
         bytes.extend([self.weighted_sum, self.total_weight].map(f32::to_le_bytes).as_flattened());
         bytes.extend(self.own.as_ref().map_or(0, |own| own.used).to_le_bytes());
+        if let Some((token, p)) = self.pending {
+            bytes.extend([token.0, p.to_bits()].map(u32::to_le_bytes).as_flattened());
+        }
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let [sum, weight, used] = SavedReader::exactly("the state of adaptive-p", bytes)?;
+        let mut from = SavedReader::new("the state of adaptive-p", bytes);
+        let [sum, weight, used] = from.array()?;
+        let pending: Option<[u32; 2]> = (from.left() > 0).then(|| from.array()).transpose()?;
+        from.end()?;
+        self.pending = pending.map(|[token, p]| (Token(token), f32::from_bits(p)));
         (self.weighted_sum, self.total_weight) = (f32::from_bits(sum), f32::from_bits(weight));
         self.own.iter_mut().for_each(|own| own.used = used);
         Ok(())
@@ -147,6 +164,17 @@ mod tests {
         candidates.load(&logits_of(&[0.9, 0.1]));
         sampler.apply(&mut candidates, &History::new(2, 0));
         sampler.drawn(Token(0), &candidates);
+        let mut bytes = Vec::new();
+        sampler.save(&mut bytes);
+        let mut resumed = self::sampler(0.5);
+        resumed.restore(&bytes).unwrap();
+        // Another token than the one drawn counts for nothing, and ends the wait for that one.
+        for token in [Token(1), Token(0)] {
+            sampler.accept(token);
+            assert!((sampler.adapted_target() - 0.5).abs() < 1e-6);
+        }
+        sampler = resumed;
+        sampler.accept(Token(0));
         // The average of ten fives with one of them replaced by 0.9: 0.54.
         assert!((sampler.adapted_target() - 0.46).abs() < 1e-5);
         sampler.reset();
@@ -162,7 +190,8 @@ mod tests {
             let order = [&Kind::USUAL[..], &[Kind::AdaptiveP]].concat();
             let settings = Settings::default().temp(1.0).top_k(0).top_p(1.0).min_p(0.1).order(order);
             let mut chain = Chain::new(50, &settings.adaptive_target(target).seed(3));
-            let drawn: Vec<Token> = (0..3000).filter_map(|_| chain.sample(&logits)).collect();
+            let drawn = (0..3000).filter_map(|_| chain.sample(&logits).inspect(|&token| chain.accept(token)));
+            let drawn: Vec<Token> = drawn.collect();
             let mean = drawn.iter().map(|t| libm::expf(logits[t.0 as usize]) / total).sum::<f32>() / 3000.0;
             assert!((mean - target).abs() < 0.02, "{target}: {mean}");
         }

@@ -100,10 +100,12 @@ impl Dry {
         self.window.get(start..).unwrap_or(&[])
     }
 
-    /// Return the number of tokens after the last breaker among `recent`.
+    /// Return the number of tokens behind the breaker that begins last among `recent`, as in
+    /// llama.cpp: another one may end behind it.
     fn after_breaker(&self, recent: &[Token]) -> usize {
-        let ends_in_breaker = |end: &usize| self.breakers.end(recent.get(..*end).unwrap_or(&[]));
-        recent.len() - (1..=recent.len()).rev().find(ends_in_breaker).unwrap_or(0)
+        let tails = (0..recent.len()).rev().filter_map(|start| recent.get(start..));
+        let mut behind = tails.filter_map(|tail| Some(tail.len() - self.breakers.longest(tail)?));
+        behind.next().unwrap_or(recent.len())
     }
 
     /// Fill `found` with the tokens that followed an earlier occurrence of the last tokens, and the
@@ -265,6 +267,10 @@ mod tests {
         // A breaker of two tokens right before the end leaves one token to repeat.
         assert_eq!(after(dry(1.0, 2, 16, &[&[0, 1]]), &tokens, 8), [0.125; 8]);
         assert!(after(dry(1.0, 1, 16, &[&[0, 1]]), &tokens, 8)[7] < 0.1);
+        // The breaker that begins last counts, of those that begin together the longest.
+        let tokens = [2, 7, 5, 0, 1, 2, 7];
+        assert!(after(dry(1.0, 2, 16, &[&[0, 1, 2], &[1]]), &tokens, 8)[5] < 0.1);
+        assert_eq!(after(dry(1.0, 2, 16, &[&[1, 2], &[1]]), &tokens, 8), [0.125; 8]);
     }
 
     #[test]

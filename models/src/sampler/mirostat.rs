@@ -42,18 +42,30 @@ pub struct Mirostat {
     mu: f32,
     /// The random numbers in llama.cpp's manner: none are used for a single candidate.
     own: Option<OwnNumbers>,
+    /// The number of candidates from which version 1 estimates Zipf's exponent.
+    n_best: usize,
     /// Probabilities of the likeliest candidates, for the estimate of version 1.
     best: Vec<f32>,
 }
 
-/// The number of candidates from which version 1 estimates Zipf's exponent.
+/// The usual number of candidates from which version 1 estimates Zipf's exponent.
 const N_BEST: usize = 100;
+/// The most of them, which bounds the time to find them.
+const MOST_BEST: usize = 10_000;
 
 impl Mirostat {
     /// Make a sampler for a vocabulary of `n_vocab` tokens. `tau`: bits.
     pub fn new(version: MirostatVersion, tau: f32, eta: f32, n_vocab: usize, generator: Generator) -> Self {
         let own = (generator == Generator::Llama).then(OwnNumbers::new);
-        Mirostat { version, tau, eta, n_vocab, mu: 2.0 * tau, own, best: Vec::with_capacity(N_BEST + 1) }
+        let best = Vec::with_capacity(N_BEST + 1);
+        Mirostat { version, tau, eta, n_vocab, mu: 2.0 * tau, own, n_best: N_BEST, best }
+    }
+
+    /// Estimate Zipf's exponent from the `n` likeliest candidates, 10000 at most, in place of 100.
+    pub fn with_best(mut self, n: usize) -> Self {
+        self.n_best = n.min(MOST_BEST);
+        self.best = Vec::with_capacity(self.n_best + 1);
+        self
     }
 
     /// Return the number of candidates that version 1 keeps. `best` are probabilities, descending.
@@ -73,14 +85,14 @@ impl Mirostat {
         if k < i32::MAX as f32 { (k as usize).max(1) } else { 1 }
     }
 
-    /// Find the probabilities of the [`N_BEST`] likeliest candidates, descending.
+    /// Find the probabilities of the `n_best` likeliest candidates, descending.
     fn find_best(&mut self, candidates: &Candidates) {
         self.best.clear();
         for p in candidates.probabilities().map(|(_, p)| p) {
-            if self.best.len() < N_BEST || self.best.last().is_some_and(|&least| p > least) {
+            if self.best.len() < self.n_best || self.best.last().is_some_and(|&least| p > least) {
                 let at = self.best.partition_point(|&other| other >= p);
                 self.best.insert(at, p);
-                self.best.truncate(N_BEST);
+                self.best.truncate(self.n_best);
             }
         }
     }
@@ -184,6 +196,22 @@ mod tests {
             mirostat(MirostatVersion::One, tau, 1000).apply(&mut candidates, &History::new(1000, 0));
             assert_eq!(candidates.items().len(), expected as usize, "{tau}");
         }
+    }
+
+    #[test]
+    fn the_estimate_is_that_of_as_many_candidates_as_wished() {
+        // Steep at the beginning, flat behind it: two candidates alone tell of a large exponent.
+        let logits: Vec<f32> = (1..=1000).map(|i| -3.0 * libm::logf((i as f32).min(3.0))).collect();
+        let kept = |n| {
+            let mut mirostat = mirostat(MirostatVersion::One, 2.0, 1000).with_best(n);
+            let mut candidates = Candidates::new(1000);
+            candidates.load(&logits);
+            mirostat.apply(&mut candidates, &History::new(1000, 0));
+            assert_eq!(mirostat.best.len(), n);
+            candidates.items().len()
+        };
+        assert_eq!(kept(2), 3); // (2 * 2^4 / (1 - 1000^-2))^(1 / 3)
+        assert_ne!(kept(100), kept(2));
     }
 
     #[test]

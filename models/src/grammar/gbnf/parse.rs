@@ -18,8 +18,8 @@ const MAX_TOKEN_SETS: usize = 64;
 /// llama.cpp.
 const MAX_REPEAT: u32 = 2000;
 
-/// Parse a grammar.
-pub(super) fn parse(text: &str, vocab: &Vocab) -> Result<Rules, GrammarError> {
+/// Parse a grammar that begins with the rule `root`.
+pub(super) fn parse(text: &str, root: &str, vocab: &Vocab) -> Result<Rules, GrammarError> {
     let mut parser = Parser {
         text,
         pos: 0,
@@ -32,7 +32,7 @@ pub(super) fn parse(text: &str, vocab: &Vocab) -> Result<Rules, GrammarError> {
         token_sets: BTreeMap::new(),
     };
     parser.grammar()?;
-    parser.finish()
+    parser.finish(root)
 }
 
 struct Parser<'a> {
@@ -424,9 +424,9 @@ impl<'a> Parser<'a> {
     }
 
     /// Return the rules if all are defined.
-    fn finish(self) -> Result<Rules, GrammarError> {
-        let Some(&root) = self.names.get("root") else {
-            return self.wrong("a rule `root`");
+    fn finish(self, root: &str) -> Result<Rules, GrammarError> {
+        let Some(&root) = self.names.get(root) else {
+            return self.wrong(format!("a rule `{}`", shortened(root, 60)));
         };
         let mut rules = Vec::with_capacity(self.rules.len());
         for slot in self.rules {

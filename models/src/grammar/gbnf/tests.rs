@@ -44,7 +44,7 @@ fn matches(rules: &Rules, text: &str) -> bool {
 
 /// Return the terminals that a grammar gets, as llguidance's Lark.
 fn terminals(text: &str) -> Vec<String> {
-    let lark = to_lark(text, &vocab()).unwrap();
+    let lark = to_lark(text, "root", &vocab()).unwrap();
     lark.lines().filter(|line| line.starts_with('T')).map(ToString::to_string).collect()
 }
 
@@ -54,7 +54,7 @@ fn check(compiler: &Compiler, grammar: &str, accepted: &[&str], refused: &[&str]
         assert!(
             compiled.accepts(text),
             "{grammar} should accept {text:?}: {}",
-            to_lark(grammar, &vocab()).unwrap()
+            to_lark(grammar, "root", &vocab()).unwrap()
         );
     }
     for text in refused {
@@ -135,6 +135,18 @@ fn control_tokens_never_match_text() {
         matcher.accept(token).unwrap();
     }
     assert!(matcher.is_accepting(), "user-defined tokens are text");
+}
+
+#[test]
+fn a_grammar_begins_with_the_rule_that_is_named() {
+    let text = "root ::= \"a\" | \"b\" other\nother ::= \"c\" root?";
+    let compiled = compiler().gbnf_from(text, "other").unwrap();
+    for (text, is_accepted) in [("c", true), ("ca", true), ("cbc", true), ("a", false), ("bc", false)] {
+        assert_eq!(compiled.accepts(text), is_accepted, "{text}");
+    }
+    assert!(
+        matches!(compiler().gbnf_from(text, "none"), Err(GrammarError::Syntax { wanted, .. }) if wanted == "a rule `none`")
+    );
 }
 
 #[test]
@@ -273,12 +285,12 @@ proptest! {
         texts in prop::collection::vec("[abc()]{0,7}", 30),
     ) {
         let grammar = format!("root ::= {} | x\nx ::= {}\ny ::= {}\nz ::= {}", exprs[0], exprs[1], exprs[2], exprs[3]);
-        let rules = parse::parse(&grammar, &vocab()).unwrap();
+        let rules = parse::parse(&grammar, "root", &vocab()).unwrap();
         prop_assert!(check::refuse_left_recursion(&rules, &grammar).is_ok());
         let compiled = compiler().gbnf(&grammar).unwrap();
         for text in texts {
             let expected = matches(&rules, &text);
-            prop_assert_eq!(compiled.accepts(&text), expected, "{} on {:?}: {}", grammar, text, to_lark(&grammar, &vocab()).unwrap());
+            prop_assert_eq!(compiled.accepts(&text), expected, "{} on {:?}: {}", grammar, text, to_lark(&grammar, "root", &vocab()).unwrap());
         }
     }
 }

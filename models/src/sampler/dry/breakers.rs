@@ -33,6 +33,8 @@ struct Breakers {
     tokens: Vec<bool>,
     /// Breakers of several tokens, sorted by the last.
     sequences: Vec<Vec<Token>>,
+    /// Indices of the sequences, sorted by their first token.
+    by_head: Vec<usize>,
 }
 
 impl DryBreakers {
@@ -42,6 +44,8 @@ impl DryBreakers {
         sequences.iter().for_each(|sequence| breakers.add(sequence));
         breakers.sequences.sort_unstable_by_key(|sequence| sequence.last().copied());
         breakers.sequences.dedup();
+        breakers.by_head = (0..breakers.sequences.len()).collect();
+        breakers.by_head.sort_by_key(|&index| breakers.sequences[index].first().copied());
         DryBreakers(Arc::new(breakers))
     }
 
@@ -72,6 +76,18 @@ impl DryBreakers {
         let first = sequences.partition_point(|sequence| sequence.last() < Some(&last));
         let mut ending = sequences[first..].iter().take_while(|sequence| sequence.last() == Some(&last));
         self.has(last) || ending.any(|sequence| tokens.ends_with(sequence))
+    }
+
+    /// Return the length of the longest breaker with which `tokens` begin.
+    pub(super) fn longest(&self, tokens: &[Token]) -> Option<usize> {
+        let &head = tokens.first()?;
+        let sequences = self.0.by_head.iter().filter_map(|&index| self.0.sequences.get(index));
+        let first = self.0.by_head.partition_point(|&index| {
+            self.0.sequences.get(index).is_some_and(|sequence| sequence.first() < Some(&head))
+        });
+        let beginning = sequences.skip(first).take_while(|sequence| sequence.first() == Some(&head));
+        let whole = beginning.filter(|sequence| tokens.starts_with(sequence)).map(Vec::len);
+        whole.chain(self.has(head).then_some(1)).max()
     }
 
     /// Return true if `token` alone is a breaker.
