@@ -6,13 +6,19 @@ use tempfile::NamedTempFile;
 
 /// The embedded model with a template that makes its stories answers.
 pub fn model() -> NamedTempFile {
+    model_with(
+        "{% for m in messages %}{% if m.role == 'fail' %}{{ raise_exception('no') }}{% endif %}{{ m.content }}. {% endfor %}",
+    )
+}
+
+/// The embedded model with a chat template.
+fn model_with(template: &str) -> NamedTempFile {
     let bytes = std::fs::read(repository("demo/demo.gguf")).unwrap();
     let gguf = Gguf::parse(&bytes).unwrap();
     let mut writer = Writer::new();
     for entry in gguf.metadata() {
         writer.set(entry.key, entry.value.clone()).unwrap();
     }
-    let template = "{% for m in messages %}{% if m.role == 'fail' %}{{ raise_exception('no') }}{% endif %}{{ m.content }}. {% endfor %}";
     writer.set("tokenizer.chat_template", template).unwrap();
     for tensor in gguf.tensors() {
         writer.tensor(tensor.name(), tensor.shape(), tensor.dtype(), gguf.tensor_data(tensor)).unwrap();
@@ -186,6 +192,24 @@ fn saving_after_every_answer_keeps_branches_and_replaces_no_other_text() {
         talk(&model, &["--restore", arg(&text)], "").error(1).contains("holds a text and no conversation")
     );
     assert_eq!(talk(&model, &[], &format!("/load {}\nThe cat sat\n", arg(&text))).code, Some(1));
+}
+
+#[test]
+fn reasoning_is_no_part_of_an_answer_in_a_pipe_and_is_saved_apart() {
+    let model = model_with(
+        "{% for m in messages %}{% if 'girl' in m.content %}{{ raise_exception('reasoning') }}{% endif %}\
+         {{ m.content }}. {% endfor %}Once upon a time, there was a little<think>",
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let saved = folder.path().join("chat");
+    let answered = talk(&model, &["--save", arg(&saved)], "The cat sat\nThe sun shone\n");
+    assert!(answered.stderr.contains("no answer behind its reasoning"), "{}", answered.stderr);
+    assert_eq!(answered.ok(), "\n\n");
+    let file = std::fs::read(&saved).unwrap();
+    let reasons = br#""reasoning":""#;
+    assert!(file.windows(reasons.len()).any(|bytes| bytes == reasons));
+    let restored = talk(&model, &["--restore", arg(&saved)], "/list\n").ok();
+    assert_eq!(restored.lines().count(), 4, "{restored}");
 }
 
 #[test]
