@@ -22,10 +22,7 @@ pub(super) fn adapt(messages: &[Message], capabilities: &Capabilities, demands: 
             trim(message);
         }
     }
-    match capabilities.system_role {
-        true => place_systems(messages, demands),
-        false => without_systems(messages),
-    }
+    place_systems(messages, capabilities.system_role, demands)
 }
 
 /// Return true if the message is one of the system or of the developer.
@@ -33,53 +30,34 @@ fn is_system(message: &Message) -> bool {
     matches!(message.role.as_str(), "system" | "developer")
 }
 
-/// Join messages of the system at the beginning where the template takes one only, and turn later
-/// ones into messages of the user where it takes none there. They stay in their places, so that a
+/// Join messages of the system at the beginning where the template takes one only, and turn those
+/// that it does not take into messages of the user. They stay in their places, so that a
 /// conversation which goes on keeps its beginning.
-fn place_systems(messages: Vec<Message>, demands: &Demands) -> Vec<Message> {
+fn place_systems(messages: Vec<Message>, has_role: bool, demands: &Demands) -> Vec<Message> {
     let mut placed: Vec<Message> = Vec::with_capacity(messages.len());
     let mut was_turned = false;
     for mut message in messages {
         let is_leading = placed.iter().all(is_system);
-        let is_turned = is_system(&message) && !is_leading && !demands.later_systems;
+        let is_taken = has_role && (is_leading || demands.later_systems);
+        let is_turned = is_system(&message) && !is_taken;
         if is_turned {
             message.role = "user".into();
         }
         // Many templates want user and assistant to alternate.
-        let joins = match is_leading {
-            true => is_system(&message) && !demands.several_systems,
-            false => message.role == "user" && (is_turned || was_turned),
+        let joins = |last: &Message| match is_system(&message) {
+            true => is_leading && !demands.several_systems,
+            false => message.role == "user" && last.role == "user" && (is_turned || was_turned),
         };
-        match placed.last_mut().filter(|last| joins && (is_leading || last.role == "user")) {
-            Some(last) => last.content.append(message.content),
+        match placed.pop_if(|last| joins(last)) {
+            Some(last) => {
+                let texts = [last.content.joined("\n"), message.content.joined("\n")];
+                placed.push(Message { content: Content::Text(texts.join("\n")), ..last });
+            }
             None => placed.push(message),
         }
         was_turned = is_turned;
     }
     placed
-}
-
-/// Put the texts of the system before those of the user.
-fn without_systems(messages: Vec<Message>) -> Vec<Message> {
-    let mut adapted: Vec<Message> = Vec::with_capacity(messages.len());
-    let mut system: Option<String> = None;
-    for mut message in messages {
-        if message.role == "system" {
-            let text = message.content.joined("\n");
-            system = Some(system.map_or(text.clone(), |before| format!("{before}\n{text}")));
-            continue;
-        }
-        if let Some(text) = system.take() {
-            if message.role == "user" {
-                message.content = Content::Text(format!("{text}\n{}", message.content.joined("\n")));
-            } else {
-                adapted.push(Message::new("user", text));
-            }
-        }
-        adapted.push(message);
-    }
-    adapted.extend(system.map(|text| Message::new("user", text)));
-    adapted
 }
 
 /// Leave out of an answer what the template refuses to write.

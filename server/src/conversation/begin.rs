@@ -84,7 +84,9 @@ impl Template {
         let markers = Markers::of(self);
         if let Some(markers) = &markers {
             let is_open = written.ends_with(markers.open);
-            let has_thoughts = is_open || reasons || !message.reasoning.is_empty();
+            // Some templates have closed the reasoning before it began.
+            let may_think = !message.reasoning.is_empty() && !written.ends_with(markers.close);
+            let has_thoughts = is_open || reasons || may_think;
             if has_thoughts && !is_open {
                 pieces.push((format!("{}{}", markers.open, markers.blank), true));
             }

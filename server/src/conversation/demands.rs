@@ -15,8 +15,9 @@ const SECOND: &str = "thImble";
 const SHORT_ID: &str = "call00000";
 
 /// The fields of reasoning, commonest first.
-const THOUGHTS: [Thoughts; 4] = [
+const THOUGHTS: [Thoughts; 5] = [
     Thoughts::Field("reasoning_content"),
+    Thoughts::Field("reasoning"),
     Thoughts::Field("thinking"),
     Thoughts::Part,
     Thoughts::Field("tool_plan"),
@@ -76,7 +77,9 @@ impl Demands {
             text_beside_thoughts: accepts(calling("Yes", "Hm", SHORT_ID), calling("", "Hm", SHORT_ID)),
             short_ids: !accepts(calling("", "", "call_0123456789"), calling("", "", SHORT_ID)),
             thoughts,
-            joined_results: source.contains("tool_responses") && !source.contains("OpenAI Chat Completions:"),
+            joined_results: source.contains("<|tool_call>call:")
+                && source.contains("tool_responses")
+                && !source.contains("OpenAI Chat Completions:"),
             trimmed: source.contains("You have access to the following functions in JSONSchema format"),
         }
     }

@@ -101,7 +101,8 @@ pub(super) fn with_joined_results(messages: &[Message], form: &Form) -> Vec<Valu
             continue;
         }
         if !message.content.is_empty() {
-            values.push(message_value(&Message { tool_calls: Vec::new(), ..message.clone() }, form));
+            let content = message.content.clone();
+            values.push(message_value(&Message { content, ..Message::new("assistant", "") }, form));
         }
         let n = rest.iter().take_while(|result| result.role == "tool").count();
         let (results, behind) = rest.split_at(n);

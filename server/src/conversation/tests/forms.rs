@@ -64,6 +64,12 @@ fn systems_are_joined_or_turned_where_the_template_refuses_them() {
     assert_eq!(text(ONE_SYSTEM, &later), "<system>a<user>u\nb<assistant>x<user>u<assistant>x<user>b\nv");
     let plain = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
     assert_eq!(text(plain, &said(json!([a, b, u, b]))), "<system>a<system>b<user>u<system>b");
+    // User and assistant still alternate in a template without a role for the system.
+    let none = "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('system') }}{% endif %}\
+                {% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('alternate') }}{% endif %}\
+                <{{ m.role }}>{{ m.content }}{% endfor %}";
+    let wanted = "<user>a\nu\nb<assistant>x<user>v\nb";
+    assert_eq!(text(none, &said(json!([a, u, b, x, v, b]))), wanted);
     // A template that hoists the last one would lose the first, and the beginning of the prompt.
     let hoists = "{% set ns = namespace(s='') %}{% for m in messages %}{% if m.role == 'system' %}\
                   {% set ns.s = m.content %}{% endif %}{% endfor %}<system>{{ ns.s }}\
@@ -165,9 +171,11 @@ fn what_is_continued_begins_behind_the_markers_of_its_model() {
         "<|CHATBOT_TOKEN|><|START_THINKING|>Hm.<|END_THINKING|><|START_RESPONSE|>Hello"
     );
     let gemma = "{{ messages[0].content }}{% if false %}<|channel>thought{% endif %}";
-    assert_eq!(continued(gemma, both).generation_prompt, "<|channel>thought\nHm.<channel|>Hello");
+    assert_eq!(continued(gemma, both.clone()).generation_prompt, "<|channel>thought\nHm.<channel|>Hello");
     let open = "{{ messages[0].content }}{% if add_generation_prompt %}<A><think>\n{% endif %}";
     assert_eq!(continued(open, thoughts).generation_prompt, "<A><think>\nHm.");
+    let closed = "{{ messages[0].content }}{% if add_generation_prompt %}<A><think></think>{% endif %}";
+    assert_eq!(continued(closed, both).generation_prompt, "<A><think></think>Hello");
     // Reasoning that is a message of its own is not closed before the answer begins.
     let off = chat(json!({"messages": [message("user", "u")], "reasoning_effort": "none"})).unwrap();
     assert!(text(HARMONY, &off).ends_with("<|start|>assistant"));
@@ -195,6 +203,10 @@ fn requests_with_tools_have_a_template_of_their_own() {
     assert_eq!(rendered(&request), "u");
     request.tools.push(Tool { name: "time".into(), description: String::new(), parameters: json!({}) });
     assert_eq!(rendered(&request), "utime");
+    // Such a template may know no conversation without tools.
+    let source =
+        "{% for tool in tools %}{{ tool }}{% endfor %}{% for m in messages %}{{ m.content }}{% endfor %}";
+    assert!(Template::new(source).unwrap().capabilities().system_role);
 }
 
 #[test]
