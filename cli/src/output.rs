@@ -122,6 +122,16 @@ impl Output {
         self.out.flush()
     }
 
+    /// Write text like [`Output::stream`], faint where colours are wanted.
+    pub fn stream_faint(&mut self, text: &str) -> io::Result<()> {
+        let faint = self.faint();
+        write!(self.out, "{faint}")?;
+        let shown = self.stream(text);
+        write!(self.out, "{faint:#}")?;
+        shown?;
+        self.out.flush()
+    }
+
     /// Show the text that was written so far.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()

@@ -61,12 +61,14 @@ pub struct Until {
     pub ignore_eos: bool,
     /// Texts before which the generation ends.
     pub stops: Vec<String>,
+    /// Control tokens whose texts are part of the text.
+    pub shown: Vec<Token>,
 }
 
 impl Until {
     /// Stop after `n` tokens, the value of `-n`; a negative number is no limit.
     pub fn tokens(n: i64) -> Self {
-        Self { limit: u64::try_from(n).ok(), ignore_eos: false, stops: Vec::new() }
+        Self { limit: u64::try_from(n).ok(), ignore_eos: false, stops: Vec::new(), shown: Vec::new() }
     }
 }
 
@@ -266,7 +268,7 @@ impl Session {
         let room = self.n_ctx().saturating_sub(self.tokens().len());
         let limit = until.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
         let options = GenerateOptions::default().limit(limit.min(room));
-        let options = until.stops.into_iter().fold(options, GenerateOptions::stop);
+        let options = until.stops.into_iter().fold(options, GenerateOptions::stop).show(&until.shown);
         let options = if until.ignore_eos { options.ignore_eos() } else { options };
         self.inner.set_cancel(Some(interrupt::cancel()));
         let (mut n, mut generation) = (0, self.inner.generate(options));

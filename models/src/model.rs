@@ -45,6 +45,7 @@ struct Inner {
     n_params: u64,
     name: Option<String>,
     chat_template: Option<String>,
+    chat_template_for_tools: Option<String>,
 }
 
 impl Inner {
@@ -67,9 +68,17 @@ impl Inner {
         let fingerprint = fingerprint(gguf);
         let weights = Weights::load(gguf, &graph, work, keep, done)?;
         let text = |key| gguf.optional::<&str>(key).map(|text| text.map(String::from));
-        let (name, chat_template) = (text("general.name")?, text("tokenizer.chat_template")?);
-        let n_params = gguf.tensors().iter().map(|tensor| tensor.n_elements() as u64).sum();
-        Ok(Inner { hparams, graph, weights, vocab, fingerprint, n_params, name, chat_template })
+        Ok(Inner {
+            hparams,
+            graph,
+            weights,
+            vocab,
+            fingerprint,
+            n_params: gguf.tensors().iter().map(|tensor| tensor.n_elements() as u64).sum(),
+            name: text("general.name")?,
+            chat_template: text("tokenizer.chat_template")?,
+            chat_template_for_tools: text("tokenizer.chat_template.tool_use")?,
+        })
     }
 }
 
@@ -279,6 +288,12 @@ impl Model {
     /// Return the source of the chat template, if the file has one.
     pub fn chat_template(&self) -> Option<&str> {
         self.0.chat_template.as_deref()
+    }
+
+    /// Return the source of the chat template for conversations with tools, if the file has one of
+    /// its own for them.
+    pub fn chat_template_for_tools(&self) -> Option<&str> {
+        self.0.chat_template_for_tools.as_deref()
     }
 
     /// Return the number of parameters: the elements of all tensors of the file.

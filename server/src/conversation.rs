@@ -14,8 +14,12 @@
 //! | `template` | a chat template with what it can express |
 //! | `builtin` | templates by name, and ChatML for models without one |
 //! | `capabilities` | probing of what a template can express |
+//! | `demands` | probing of the form in which a template takes messages |
+//! | `adapt` | messages in a form that a template can express |
+//! | `written` | messages as values of templates |
 //! | `fallback` | tools for templates that know none |
 //! | `prompt` | rendering and tokens |
+//! | `begin` | an answer that has begun: reasoning switched off, messages to continue |
 //! | `ends` | the places where messages end |
 //! | `schema` | schemas of tools, made to stand alone |
 //! | `values` | JSON as values of templates |
@@ -23,10 +27,13 @@
 //! | `speaker` | what the model writes, taken apart |
 //! | `meter` | counts and times of an answer under way |
 
+mod adapt;
 mod anthropic;
+mod begin;
 mod builtin;
 mod capabilities;
 mod chat;
+mod demands;
 mod ends;
 mod error;
 mod fallback;
@@ -40,6 +47,7 @@ mod speaker;
 mod template;
 mod turn;
 mod values;
+mod written;
 
 pub use builtin::{CHATML, builtin_names, builtin_template};
 pub use capabilities::Capabilities;

@@ -82,6 +82,8 @@ fn with_tools(choice: &Value) -> Value {
         "messages": [{"role": "user", "content": "Once upon a time"}],
         "tools": [tool("find", "dog"), tool("say", "cat")],
         "tool_choice": choice,
+        // The story model would call and call.
+        "parallel_tool_calls": false,
         "max_tokens": 300,
         "temperature": 0,
     })

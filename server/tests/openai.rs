@@ -362,6 +362,11 @@ fn errors_have_the_shape_of_their_interface() {
         let (status, error) = server.error("/v1/messages", long.clone());
         assert_eq!((status, &error["error"]["type"]), (400, &json!("invalid_request_error")));
         assert!(error["error"]["n_prompt_tokens"].as_u64().unwrap() > 512, "{error}");
+        let message = error["error"]["message"].as_str().unwrap();
+        assert!(
+            message.starts_with("prompt is too long: ") && message.ends_with(" > 512 maximum"),
+            "{error}"
+        );
     }
     let mut named = hello();
     named["text"] = "no field of this interface".into();

@@ -6,13 +6,19 @@ use tempfile::NamedTempFile;
 
 /// The embedded model with a template that makes its stories answers.
 pub fn model() -> NamedTempFile {
+    model_with(
+        "{% for m in messages %}{% if m.role == 'fail' %}{{ raise_exception('no') }}{% endif %}{{ m.content }}. {% endfor %}",
+    )
+}
+
+/// The embedded model with a chat template.
+fn model_with(template: &str) -> NamedTempFile {
     let bytes = std::fs::read(repository("demo/demo.gguf")).unwrap();
     let gguf = Gguf::parse(&bytes).unwrap();
     let mut writer = Writer::new();
     for entry in gguf.metadata() {
         writer.set(entry.key, entry.value.clone()).unwrap();
     }
-    let template = "{% for m in messages %}{% if m.role == 'fail' %}{{ raise_exception('no') }}{% endif %}{{ m.content }}. {% endfor %}";
     writer.set("tokenizer.chat_template", template).unwrap();
     for tensor in gguf.tensors() {
         writer.tensor(tensor.name(), tensor.shape(), tensor.dtype(), gguf.tensor_data(tensor)).unwrap();
@@ -188,6 +194,30 @@ fn saving_after_every_answer_keeps_branches_and_replaces_no_other_text() {
     assert_eq!(talk(&model, &[], &format!("/load {}\nThe cat sat\n", arg(&text))).code, Some(1));
 }
 
+/// The embedded model with a template that makes its stories reasoning, of which no message may
+/// have any.
+fn reasoning_model() -> NamedTempFile {
+    model_with(
+        "{% for m in messages %}{% if 'girl' in m.content %}{{ raise_exception('reasoning') }}{% endif %}\
+         {{ m.content }}. {% endfor %}Once upon a time, there was a little<think>",
+    )
+}
+
+#[test]
+fn reasoning_is_no_part_of_an_answer_in_a_pipe_and_is_saved_apart() {
+    let model = reasoning_model();
+    let folder = tempfile::tempdir().unwrap();
+    let saved = folder.path().join("chat");
+    let answered = talk(&model, &["--save", arg(&saved)], "The cat sat\nThe sun shone\n");
+    assert!(answered.stderr.contains("no answer behind its reasoning"), "{}", answered.stderr);
+    assert_eq!(answered.ok(), "\n\n");
+    let file = std::fs::read(&saved).unwrap();
+    let reasons = br#""reasoning":""#;
+    assert!(file.windows(reasons.len()).any(|bytes| bytes == reasons));
+    let restored = talk(&model, &["--restore", arg(&saved)], "/list\n").ok();
+    assert_eq!(restored.lines().count(), 4, "{restored}");
+}
+
 #[test]
 fn a_full_context_drops_the_oldest_turns_or_tokens_and_goes_on() {
     let model = model();
@@ -310,6 +340,7 @@ fn type_in(model: &NamedTempFile, keys: &[&str]) -> Option<String> {
     let line = format!("trap : INT; {chat}; echo code=$?; stty -a");
     let mut script = Command::new("script");
     script.args(["-qec", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    script.env_remove("NO_COLOR");
     let mut child = script.spawn().ok()?;
     let mut stdin = child.stdin.take().unwrap();
     let mut stdout = child.stdout.take().unwrap();
@@ -345,6 +376,18 @@ fn a_paste_that_never_ends_is_ended_by_ctrl_c() {
     let keys = ["\x1b[200~The dog\r/exit\r", "\x03", "The cat sat\r", "/exit\r"];
     let Some(shown) = type_in(&model, &keys) else { return };
     assert!(shown.contains(&expected) && shown.contains("code=0"), "{shown}, not {expected}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_terminal_shows_reasoning_faint() {
+    let faint = |model: &NamedTempFile| {
+        let shown = type_in(model, &["The cat sat\r", "The sun shone\r", "/exit\r"])?;
+        assert!(shown.contains("code=0"), "{shown}");
+        Some(shown.contains("\x1b[2m"))
+    };
+    let (with, without) = (faint(&reasoning_model()), faint(&model()));
+    assert!((with, without) == (Some(true), Some(false)) || (with, without) == (None, None));
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub struct GenerateOptions {
     /// The number of likeliest tokens to report for each position, beside the log-probability of
     /// the token drawn; `None` reports neither.
     pub logprobs: Option<usize>,
+    /// Control tokens whose texts are part of the text, such as the markers around reasoning.
+    pub shown: Vec<Token>,
 }
 
 impl GenerateOptions {
@@ -53,6 +55,12 @@ impl GenerateOptions {
     /// Report the log-probability of each token, and those of the `n` likeliest at its position.
     pub fn logprobs(self, n: usize) -> Self {
         Self { logprobs: Some(n), ..self }
+    }
+
+    /// Make the texts of these control tokens part of the text.
+    pub fn show(mut self, tokens: &[Token]) -> Self {
+        self.shown.extend_from_slice(tokens);
+        self
     }
 }
 
@@ -245,7 +253,8 @@ impl Choose for Chooser<'_> {
         let Buffers { text, chunk, .. } = &mut *self.buffers;
         chunk.tokens.push(token);
         let vocab = self.model.vocab();
-        let bytes = if vocab.is_hidden(token) { &[] } else { vocab.piece(token) };
+        let is_left_out = vocab.is_hidden(token) && !self.options.shown.contains(&token);
+        let bytes = if is_left_out { &[] } else { vocab.piece(token) };
         let Some(found) = text.push(bytes, self.branch.tokens.len(), &self.options.stops) else {
             return ControlFlow::Continue(());
         };

@@ -249,3 +249,19 @@ fn a_generation_without_a_token_is_none_to_have_again() {
     assert_eq!(session.generate(GenerateOptions::default().limit(0)).count(), 0);
     session.regenerate(Randomness::Continue).unwrap();
 }
+
+#[test]
+fn control_tokens_are_part_of_the_text_where_they_are_shown() {
+    let model = Model::from_bytes(backstitch_demo::GGUF).unwrap();
+    let eos = model.vocab().eos().unwrap();
+    let text = |options: GenerateOptions| {
+        let settings = Settings::default().logit_bias(vec![(eos, 1e6)]);
+        let ctx = Context::new(&model, Params::default().n_ctx(64)).unwrap();
+        let mut session = Session::new(ctx, &settings).unwrap();
+        session.feed(&[Token(5)]).unwrap();
+        let pieces = session.generate(options.limit(2).ignore_eos());
+        pieces.map(|piece| piece.unwrap().text).collect::<String>()
+    };
+    assert_eq!(text(GenerateOptions::default()), "");
+    assert_eq!(text(GenerateOptions::default().show(&[eos])), "<|endoftext|><|endoftext|>");
+}

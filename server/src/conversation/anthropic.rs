@@ -37,7 +37,11 @@ impl Request {
         }
         let mut request = Request::new(messages);
         for (path, tool) in body.list("tools")? {
-            request.tools.push(read_function(&Object::at(path, tool)?, "input_schema")?);
+            let tool = Object::at(path, tool)?;
+            // Tools with another type run on Anthropic's machines, or have no schema of arguments.
+            if tool.str("type")?.is_none_or(|kind| kind == "custom") {
+                request.tools.push(read_function(&tool, "input_schema")?);
+            }
         }
         request.read_choices(&body)?;
         if let Some(choice) = body.object("tool_choice")? {
@@ -45,7 +49,9 @@ impl Request {
             request.parallel_tool_calls = choice.bool("disable_parallel_tool_use")?.map(|off| !off);
         }
         if let Some(thinking) = body.object("thinking")? {
+            let has_budget = thinking.get("budget_tokens").and_then(Value::as_i64) != Some(0);
             request.thinking = match thinking.need_str("type")? {
+                "enabled" if !has_budget => Some(false),
                 "enabled" | "adaptive" => Some(true),
                 "disabled" => Some(false),
                 _ => {
@@ -117,7 +123,6 @@ fn read_message(message: &Object<'_>, messages: &mut Vec<Message>) -> Result<(),
         match block.need_str("type")? {
             "text" => texts.push(block.need_str("text")?.to_string()),
             "thinking" => said.reasoning += block.need_str("thinking")?,
-            "redacted_thinking" => {}
             "tool_use" => said.tool_calls.push(ToolCall {
                 id: block.str("id")?.unwrap_or_default().into(),
                 name: block.need_str("name")?.into(),
@@ -126,7 +131,10 @@ fn read_message(message: &Object<'_>, messages: &mut Vec<Message>) -> Result<(),
             "tool_result" => results.push(read_result(&block)?),
             "image" => return Err(ConversationError::Media { kind: "image" }),
             "document" => return Err(ConversationError::Media { kind: "document" }),
-            _ => return Err(ConversationError::wrong(block.path("type"), "a known type of block")),
+            "search_result" => texts.push(read_found(&block)?),
+            // Clients keep what the service sent in their history, such as redacted thinking, and
+            // calls of tools on its machines with their results.
+            _ => {}
         }
     }
     // Results follow the calls that they belong to, before what is said beside them.
@@ -150,7 +158,13 @@ fn read_result(block: &Object<'_>) -> Result<Message, ConversationError> {
                 match part.need_str("type")? {
                     "text" => text += part.need_str("text")?,
                     "image" => return Err(ConversationError::Media { kind: "image" }),
-                    _ => return Err(ConversationError::wrong(part.path("type"), "\"text\"")),
+                    "document" => return Err(ConversationError::Media { kind: "document" }),
+                    "search_result" => text += &read_found(&part)?,
+                    // A search among tools found one that is offered from now on.
+                    "tool_reference" => {
+                        text += &format!("found tool: {}\n", part.str("tool_name")?.unwrap_or_default());
+                    }
+                    _ => {}
                 }
             }
             text
@@ -159,6 +173,19 @@ fn read_result(block: &Object<'_>) -> Result<Message, ConversationError> {
     let mut result = Message::new("tool", text);
     result.tool_call_id = block.str("tool_use_id")?.map(Into::into);
     Ok(result)
+}
+
+/// Return the text of something that a search found: its title, its source, and its texts.
+fn read_found(block: &Object<'_>) -> Result<String, ConversationError> {
+    let mut text = String::new();
+    for name in ["title", "source"] {
+        text += &block.str(name)?.map_or(String::new(), |line| format!("{line}\n"));
+    }
+    for (path, part) in block.list("content")? {
+        text += Object::at(path, part)?.need_str("text")?;
+        text += "\n";
+    }
+    Ok(text)
 }
 
 /// Read the choice of tools.

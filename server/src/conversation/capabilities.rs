@@ -5,10 +5,11 @@
 
 use super::message::{Message, Tool, ToolCall};
 use super::values::template_value;
+use super::written::{Form, Thoughts, message_value};
 use backstitch_models::chat::{ChatTemplate, Conversation, GenerationPrompt, Value};
 
 /// A word that no template has.
-const NEEDLE: &str = "nEEdle";
+pub(super) const NEEDLE: &str = "nEEdle";
 
 /// The abilities of a template.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,17 +87,28 @@ impl Capabilities {
     }
 }
 
+/// Return a conversation with the variables that show reasoning: the names that different models
+/// have for the same choice.
+pub(super) fn variables(conversation: Conversation) -> Conversation {
+    let conversation = conversation.set("enable_thinking", true).set("preserve_thinking", true);
+    let hides = ["clear_thinking", "truncate_history_thinking", "drop_thinking"];
+    hides.into_iter().fold(conversation, |conversation, name| conversation.set(name, false))
+}
+
 /// Renderings of small conversations.
-struct Probe<'t>(&'t ChatTemplate);
+#[derive(Clone, Copy)]
+pub(super) struct Probe<'t>(pub &'t ChatTemplate);
 
 impl Probe<'_> {
     fn message(&self, role: &str, content: Value) -> Value {
         Value::map([("role", role.into()), ("content", content)])
     }
 
-    /// Return the text of a conversation, `None` if the template fails or refuses.
-    fn render(&self, conversation: &Conversation) -> Option<String> {
-        self.0.render(conversation).ok().map(String::from)
+    /// Return the text of a conversation, `None` if the template fails or refuses. Templates for
+    /// tools may fail without a list of them.
+    pub(super) fn render(&self, conversation: &Conversation) -> Option<String> {
+        let rendered = self.0.render(conversation);
+        rendered.or_else(|_| self.0.render(&conversation.clone().tools([]))).ok().map(String::from)
     }
 
     /// Return true if `needle` reaches the text of `messages`.
@@ -119,7 +131,7 @@ impl Probe<'_> {
         let conversation = Conversation::new([self.message("user", "Hello".into())])
             .tools([template_value(&tool.to_json())])
             .set("enable_thinking", true);
-        self.render(&conversation).is_some_and(|text| text.contains(NEEDLE))
+        self.0.render(&conversation).is_ok_and(|text| text.as_str().contains(NEEDLE))
     }
 
     /// Return the text of calls with these arguments, as objects or as JSON text.
@@ -132,10 +144,8 @@ impl Probe<'_> {
         };
         let calls = arguments.iter().enumerate().map(call).collect();
         let message = Message { role: "assistant".into(), tool_calls: calls, ..Message::default() };
-        let messages = [
-            self.message("user", "Hello".into()),
-            super::prompt::message_value(&message, objects, true, false),
-        ];
+        let form = Form { objects, joins: true, only_typed: false, thoughts: Thoughts::Field("") };
+        let messages = [self.message("user", "Hello".into()), message_value(&message, &form)];
         self.render(&Conversation::new(messages).prompt(GenerationPrompt::No))
     }
 
@@ -147,14 +157,7 @@ impl Probe<'_> {
         };
         let user = || self.message("user", "Hello".into());
         let messages = [user(), answer(NEEDLE), user(), answer("Hm"), user()];
-        // The names that different models have for the same choice.
-        let conversation = Conversation::new(messages)
-            .set("enable_thinking", true)
-            .set("preserve_thinking", true)
-            .set("clear_thinking", false)
-            .set("truncate_history_thinking", false)
-            .set("drop_thinking", false);
-        self.render(&conversation).is_some_and(|text| text.contains(NEEDLE))
+        self.render(&variables(Conversation::new(messages))).is_some_and(|text| text.contains(NEEDLE))
     }
 
     /// Return the text with an effort of reasoning.

@@ -36,7 +36,7 @@ impl Request {
         for (path, tool) in body.list("tools")? {
             request.tools.push(read_tool(&Object::at(path, tool)?)?);
         }
-        request.tool_choice = read_tool_choice(&body)?;
+        request.tool_choice = read_tool_choice(&body, &mut request.tools)?;
         request.read_choices(&body)?;
         Ok(request)
     }
@@ -104,13 +104,19 @@ fn read_calls(message: &Object<'_>) -> Result<Vec<ToolCall>, ConversationError> 
             id: call.str("id")?.unwrap_or_default().into(),
             name: function.need_str("name")?.into(),
             arguments: match function.get("arguments") {
-                Some(Value::String(text)) => text.clone(),
+                Some(Value::String(text)) => read_arguments(text),
                 Some(other) => other.to_string(),
-                None => "{}".into(),
+                None => read_arguments(""),
             },
         });
     }
     Ok(calls)
+}
+
+/// Return the arguments of a call as JSON text: an object without entries for no text, which some
+/// clients send.
+pub(super) fn read_arguments(text: &str) -> String {
+    if text.trim().is_empty() { "{}".into() } else { text.into() }
 }
 
 /// Read a tool.
@@ -133,8 +139,12 @@ pub(super) fn read_function(function: &Object<'_>, parameters: &str) -> Result<T
     })
 }
 
-/// Read the choice of tools: a word, or the name of a function.
-pub(super) fn read_tool_choice(body: &Object<'_>) -> Result<ToolChoice, ConversationError> {
+/// Read the choice of tools: a word, the name of a function, or a list of those that are allowed.
+/// Others are removed from `tools`.
+pub(super) fn read_tool_choice(
+    body: &Object<'_>,
+    tools: &mut Vec<Tool>,
+) -> Result<ToolChoice, ConversationError> {
     let expected = "\"auto\", \"none\", \"required\" or a function";
     let wrong = || ConversationError::wrong("tool_choice", expected);
     match body.get("tool_choice") {
@@ -148,8 +158,28 @@ pub(super) fn read_tool_choice(body: &Object<'_>) -> Result<ToolChoice, Conversa
         Some(choice) => {
             let choice = Object::at("tool_choice".into(), choice).map_err(|_| wrong())?;
             // Responses name the function beside the type, chat completions within it.
+            if choice.str("type")? == Some("allowed_tools") {
+                let allowed = choice.object("allowed_tools")?.unwrap_or(choice);
+                return read_allowed(&allowed, tools);
+            }
             let function = choice.object("function")?.unwrap_or(choice);
             Ok(ToolChoice::Named(function.need_str("name")?.into()))
         }
+    }
+}
+
+/// Read a list of the tools that are allowed, and remove others from `tools`.
+fn read_allowed(allowed: &Object<'_>, tools: &mut Vec<Tool>) -> Result<ToolChoice, ConversationError> {
+    let mut names = Vec::new();
+    for (path, tool) in allowed.list("tools")? {
+        let tool = Object::at(path, tool)?;
+        let function = tool.object("function")?.unwrap_or(tool);
+        names.extend(function.str("name")?);
+    }
+    tools.retain(|tool| names.contains(&tool.name.as_str()));
+    match allowed.str("mode")? {
+        None | Some("auto") => Ok(ToolChoice::Auto),
+        Some("required") => Ok(ToolChoice::Required),
+        Some(_) => Err(ConversationError::wrong(allowed.path("mode"), "\"auto\" or \"required\"")),
     }
 }

@@ -1,27 +1,20 @@
 //! Rendering a request with a template, and the tokens of the text.
 
-use super::capabilities::Capabilities;
+use super::adapt::adapt;
 use super::ends;
 use super::error::ConversationError;
 use super::fallback::with_tools_as_text;
-use super::message::{Content, Continue, Message};
+use super::message::Message;
 use super::request::{Request, Thinking};
 use super::template::Template;
 use super::values::template_value;
+use super::written::{Form, message_value, with_joined_results};
 use backstitch_models::Token;
 use backstitch_models::chat::{
-    ChatTemplate, Conversation, GenerationPrompt, Message as TemplateMessage, Origin, Value,
+    ChatTemplate, Conversation, GenerationPrompt, Message as TemplateMessage, Origin,
 };
 use backstitch_models::vocab::{AddSpecial, Vocab};
 use core::ops::Range;
-
-/// The tags around reasoning in the templates of reasoning models.
-const THINKING_TAGS: [(&str, &str); 4] = [
-    ("<think>", "</think>"),
-    ("<|START_THINKING|>", "<|END_THINKING|>"),
-    ("[THINK]", "[/THINK]"),
-    ("<seed:think>", "</seed:think>"),
-];
 
 /// The text of a request, and its tokens.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,6 +28,8 @@ pub struct Prompt {
     pub message_ends: Vec<usize>,
     /// The end of the text that begins the assistant's message, with what is continued.
     pub generation_prompt: String,
+    /// True if it ends within reasoning that the message to continue began.
+    pub in_reasoning: bool,
 }
 
 /// Text with the byte ranges in which control tokens are recognised.
@@ -52,6 +47,14 @@ fn today(format: &str) -> Option<String> {
     let clock = ChatTemplate::from_source(&format!("{{{{ strftime_now('{format}') }}}}")).ok()?;
     let nothing = Conversation::new([] as [TemplateMessage<'_>; 0]);
     Some(clock.render(&nothing).ok()?.as_str().to_owned())
+}
+
+/// Return the end of `text` that `before` does not have: some templates write an end of the text in
+/// place of a generation prompt.
+fn behind_common<'t>(before: &str, text: &'t str) -> &'t str {
+    let pairs = before.bytes().zip(text.bytes());
+    let n_same = pairs.take_while(|(a, b)| a == b).count();
+    text.get(text.floor_char_boundary(n_same)..).unwrap_or_default()
 }
 
 impl Text {
@@ -127,11 +130,22 @@ impl Template {
         let adds_prompt = request.add_generation_prompt || continued.is_some();
         let conversation = self.conversation(request, messages, is_thinking, vocab);
         let mut text = self.render(&conversation, adds_prompt)?;
-        let mut generation_prompt = String::new();
+        let (mut generation_prompt, mut in_reasoning) = (String::new(), false);
         if adds_prompt {
+            if text.text.ends_with("<turn|>\n") && self.source().contains("<|turn>model") {
+                // Gemma 4's template leaves this out behind a message with calls and a text.
+                text.push_trusted("<|turn>model\n");
+            }
             let before = self.render(&conversation, false).map(|text| text.text).unwrap_or_default();
-            generation_prompt = text.text.strip_prefix(&*before).unwrap_or_default().into();
-            let added = self.begin_answer(&generation_prompt, is_thinking, continued);
+            generation_prompt = behind_common(&before, &text.text).into();
+            let added = match continued {
+                None => self.begin_answer(&generation_prompt, is_thinking),
+                Some((part, message)) => {
+                    let (added, reasons) = self.continue_answer(&generation_prompt, part, message);
+                    in_reasoning = reasons;
+                    added
+                }
+            };
             for (piece, is_trusted) in &added {
                 if *is_trusted {
                     text.push_trusted(piece)
@@ -148,7 +162,7 @@ impl Template {
         let tokens = text.tokenize(vocab);
         let offsets = ends::offsets(&text.text, &text.untrusted(), messages);
         let message_ends = ends::token_counts(&text.text, &tokens, vocab, &offsets);
-        Ok(Prompt { text: text.text, tokens, message_ends, generation_prompt })
+        Ok(Prompt { text: text.text, tokens, message_ends, generation_prompt, in_reasoning })
     }
 
     /// Return the input of the template.
@@ -159,16 +173,16 @@ impl Template {
         is_thinking: bool,
         vocab: &Vocab,
     ) -> Conversation {
-        let capabilities = self.capabilities();
+        let (capabilities, demands) = (self.capabilities(), self.demands());
         let messages = match self.writes_tools_as_text() {
-            true => adapt(&with_tools_as_text(messages, request.tools_to_tell()), capabilities),
-            false => adapt(messages, capabilities),
+            true => adapt(&with_tools_as_text(messages, request.tools_to_tell()), capabilities, demands),
+            false => adapt(messages, capabilities, demands),
         };
-        let only_typed = capabilities.typed_content && !capabilities.string_content;
-        let values = messages.iter().map(|message| {
-            let joins = !capabilities.typed_content;
-            message_value(message, capabilities.object_arguments, joins, only_typed)
-        });
+        let form = Form::new(capabilities, demands.thoughts);
+        let values: Vec<_> = match demands.joined_results {
+            true => with_joined_results(&messages, &form),
+            false => messages.iter().map(|message| message_value(message, &form)).collect(),
+        };
         let mut conversation = Conversation::new(values).tokens_of(vocab).set("enable_thinking", is_thinking);
         if !request.tools.is_empty() {
             conversation =
@@ -207,110 +221,4 @@ impl Template {
         }
         Ok(text)
     }
-
-    /// Return what stands behind the generation prompt: pieces, with true for text in which control
-    /// tokens are recognised. That is the end of reasoning that is switched off in a template that
-    /// does not know how, and the message to continue.
-    fn begin_answer(
-        &self,
-        generation_prompt: &str,
-        is_thinking: bool,
-        continued: Option<(Continue, &Message)>,
-    ) -> Vec<(String, bool)> {
-        let trimmed = generation_prompt.trim_end();
-        let open = THINKING_TAGS.iter().find(|(start, _)| trimmed.ends_with(start));
-        let known = THINKING_TAGS
-            .iter()
-            .find(|(start, end)| self.source().contains(start) && self.source().contains(end));
-        let Some((part, message)) = continued else {
-            return match (is_thinking, open, known) {
-                (false, Some((_, end)), _) => vec![(end.to_string(), true)],
-                (false, None, Some((start, end)))
-                    if !self.capabilities().thinking && !trimmed.ends_with(end) =>
-                {
-                    vec![(format!("{start}{end}"), true)]
-                }
-                _ => Vec::new(),
-            };
-        };
-        let reasons = part == Continue::Reasoning
-            || (part == Continue::Whatever && message.content.is_empty() && !message.reasoning.is_empty());
-        let mut pieces = Vec::new();
-        if let Some((start, end)) = open.or(known.filter(|_| !message.reasoning.is_empty())) {
-            if open.is_none() {
-                pieces.push((start.to_string(), true));
-            }
-            pieces.push((message.reasoning.clone(), false));
-            if !reasons {
-                pieces.push((end.to_string(), true));
-            }
-        }
-        if !reasons {
-            pieces.push((message.content.joined("\n\n"), false));
-        }
-        pieces
-    }
-}
-
-/// Return the messages in a form that the template can express.
-fn adapt(messages: &[Message], capabilities: &Capabilities) -> Vec<Message> {
-    let mut adapted: Vec<Message> = Vec::with_capacity(messages.len());
-    let mut system: Option<String> = None;
-    for message in messages {
-        let mut message = message.clone();
-        if message.role == "developer" && !capabilities.developer_role {
-            message.role = "system".into();
-        }
-        if message.role == "system" && !capabilities.system_role {
-            let text = message.content.joined("\n");
-            system = Some(system.map_or(text.clone(), |before| format!("{before}\n{text}")));
-            continue;
-        }
-        if let Some(text) = system.take() {
-            if message.role == "user" {
-                message.content = Content::Text(format!("{text}\n{}", message.content.joined("\n")));
-            } else {
-                adapted.push(Message::new("user", text));
-            }
-        }
-        adapted.push(message);
-    }
-    adapted.extend(system.map(|text| Message::new("user", text)));
-    adapted
-}
-
-/// Return a message as templates see it. `objects` makes objects of the arguments of calls, `joins`
-/// a text of parts, `only_typed` parts of a text.
-pub(super) fn message_value(message: &Message, objects: bool, joins: bool, only_typed: bool) -> Value {
-    let part = |text: &String| Value::map([("type", "text".into()), ("text", text.as_str().into())]);
-    let parts = || Value::List(message.content.texts().iter().map(part).collect());
-    let content = match &message.content {
-        Content::Text(_) | Content::Parts(_) if only_typed => parts(),
-        Content::Parts(_) if !joins => parts(),
-        content => content.joined("\n").into(),
-    };
-    let mut entries = vec![("role", message.role.as_str().into()), ("content", content)];
-    if !message.reasoning.is_empty() {
-        entries.push(("reasoning_content", message.reasoning.as_str().into()));
-    }
-    if !message.tool_calls.is_empty() {
-        let call = |call: &super::message::ToolCall| {
-            let arguments = match Value::from_json(&call.arguments) {
-                Ok(arguments) if objects => arguments,
-                _ => call.arguments.as_str().into(),
-            };
-            let function = Value::map([("name", call.name.as_str().into()), ("arguments", arguments)]);
-            let mut entries = vec![("type", "function".into()), ("function", function)];
-            if !call.id.is_empty() {
-                entries.push(("id", call.id.as_str().into()));
-            }
-            Value::map(entries)
-        };
-        entries.push(("tool_calls", Value::List(message.tool_calls.iter().map(call).collect())));
-    }
-    let names = [("tool_call_id", &message.tool_call_id), ("name", &message.name)];
-    for (name, value) in names {
-        entries.extend(value.as_ref().map(|value| (name, value.as_str().into())));
-    }
-    Value::map(entries)
 }

@@ -74,6 +74,12 @@ impl Request {
             }
             _ => {}
         }
+        // Any other budget cannot be kept: the model ends its reasoning when it has done.
+        for name in ["thinking_budget_tokens", "reasoning_budget_tokens"] {
+            if body.get(name).and_then(Value::as_i64) == Some(0) {
+                self.thinking = Some(false);
+            }
+        }
         self.parallel_tool_calls = body.bool("parallel_tool_calls")?;
         let asked = body.bool("add_generation_prompt")?;
         self.add_generation_prompt = asked.unwrap_or(true);

@@ -1,6 +1,6 @@
 //! The reader of OpenAI's responses.
 
-use super::chat::{read_function, read_tool_choice};
+use super::chat::{read_arguments, read_function, read_tool_choice};
 use super::error::ConversationError;
 use super::message::{Content, Message, ToolCall};
 use super::request::Request;
@@ -53,7 +53,7 @@ impl Request {
                 request.tools.push(read_function(&tool, "parameters")?);
             }
         }
-        request.tool_choice = read_tool_choice(&body)?;
+        request.tool_choice = read_tool_choice(&body, &mut request.tools)?;
         request.read_choices(&body)?;
         if let Some(effort) =
             body.object("reasoning")?.map(|reasoning| reasoning.str("effort")).transpose()?
@@ -76,7 +76,7 @@ fn read_item(item: &Object<'_>, messages: &mut Vec<Message>) -> Result<(), Conve
             assistant(messages).tool_calls.push(ToolCall {
                 id: item.need_str("call_id")?.into(),
                 name: item.need_str("name")?.into(),
-                arguments: item.need_str("arguments")?.into(),
+                arguments: read_arguments(item.need_str("arguments")?),
             });
             Ok(())
         }

@@ -2,7 +2,9 @@
 
 use super::builtin::CHATML;
 use super::capabilities::Capabilities;
+use super::demands::Demands;
 use super::fallback::CALL_MARKER;
+use super::request::Request;
 use backstitch_models::chat::reply::Format;
 use backstitch_models::chat::{ChatError, ChatTemplate};
 use std::sync::Arc;
@@ -10,13 +12,18 @@ use std::sync::Arc;
 /// A chat template, its source, and what was found out about it by rendering small conversations.
 /// Clones share the template.
 #[derive(Clone, Debug)]
-pub struct Template(Arc<Inner>);
+pub struct Template {
+    inner: Arc<Inner>,
+    /// The template of requests with tools, if it is another.
+    for_tools: Option<Arc<Inner>>,
+}
 
 #[derive(Debug)]
 struct Inner {
     source: String,
     parsed: ChatTemplate,
     capabilities: Capabilities,
+    demands: Demands,
 }
 
 impl Template {
@@ -27,7 +34,24 @@ impl Template {
     pub fn new(source: &str) -> Result<Self, ChatError> {
         let parsed = ChatTemplate::from_source(source)?;
         let capabilities = Capabilities::of(source, &parsed);
-        Ok(Template(Arc::new(Inner { source: source.into(), parsed, capabilities })))
+        let demands = Demands::of(source, &parsed, &capabilities);
+        let inner = Arc::new(Inner { source: source.into(), parsed, capabilities, demands });
+        Ok(Template { inner, for_tools: None })
+    }
+
+    /// Use another template for requests with tools, which some models have. One that cannot be
+    /// parsed counts for nothing.
+    #[must_use]
+    pub fn with_template_for_tools(self, source: Option<&str>) -> Self {
+        let for_tools = source.and_then(|source| Template::new(source).ok());
+        Template { for_tools: for_tools.map(|template| template.inner), ..self }
+    }
+
+    /// Return the template for a request.
+    #[must_use]
+    pub fn of_request(&self, request: &Request) -> Self {
+        let for_tools = self.for_tools.as_ref().filter(|_| !request.tools.is_empty());
+        Template { inner: for_tools.unwrap_or(&self.inner).clone(), for_tools: None }
     }
 
     /// Parse the template of a model; ChatML if it has none.
@@ -50,17 +74,17 @@ impl Template {
 
     /// Return the source.
     pub fn source(&self) -> &str {
-        &self.0.source
+        &self.inner.source
     }
 
     /// Return the parsed template.
     pub fn parsed(&self) -> &ChatTemplate {
-        &self.0.parsed
+        &self.inner.parsed
     }
 
     /// Return true if tools, calls and their results have to be written as text.
     pub(super) fn writes_tools_as_text(&self) -> bool {
-        !self.0.capabilities.tools && !self.0.capabilities.tool_calls
+        !self.inner.capabilities.tools && !self.inner.capabilities.tool_calls
     }
 
     /// Return the format of answers. If they `may_call` tools, it is one that has calls: that of
@@ -73,8 +97,13 @@ impl Template {
         }
     }
 
+    /// Return the form in which the template takes messages.
+    pub(super) fn demands(&self) -> &Demands {
+        &self.inner.demands
+    }
+
     /// Return what the template can express.
     pub fn capabilities(&self) -> &Capabilities {
-        &self.0.capabilities
+        &self.inner.capabilities
     }
 }

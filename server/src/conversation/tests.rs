@@ -1,5 +1,7 @@
 //! Tests of readers and renderings.
 
+mod forms;
+
 use super::*;
 use backstitch_models::Model;
 use backstitch_models::vocab::WriteSpecial;

@@ -29,7 +29,7 @@ pub(crate) struct Turn {
 /// The text of a request alone, for counting its tokens.
 pub(crate) fn render(app: &App, mut request: Request) -> Result<Prompt, ApiError> {
     prepare(app, &mut request)?;
-    Ok(app.template().prompt(&request, app.vocab(), thinking(app))?)
+    Ok(app.template().of_request(&request).prompt(&request, app.vocab(), thinking(app))?)
 }
 
 /// Fill in what the server decides where the request does not.
@@ -83,13 +83,14 @@ impl Turn {
         }
         let mut request = request;
         prepare(app, &mut request)?;
-        let mut prompt = app.template().prompt(&request, app.vocab(), thinking(app))?;
-        let format = app.template().reply_format(request.may_call());
-        let parallel =
-            request.parallel_tool_calls.unwrap_or(app.template().capabilities().parallel_tool_calls);
+        let template = app.template().of_request(&request);
+        let mut prompt = template.prompt(&request, app.vocab(), thinking(app))?;
+        let format = template.reply_format(request.may_call());
+        let parallel = request.parallel_tool_calls.unwrap_or(template.capabilities().parallel_tool_calls);
         let mut options = Options::default()
             .reasoning(reasoning_format(app, Fields::new(body))?)
             .parallel(parallel)
+            .thinking_forced_open(prompt.in_reasoning)
             .prompt(&prompt.generation_prompt);
         let tools = callable(&request)?;
         let values: Vec<_> = tools.iter().map(|tool| template_value(&tool.to_json())).collect();

@@ -79,10 +79,12 @@ impl App {
         scaled: Option<Arc<ScaledAdapters>>,
     ) -> Result<Self, Error> {
         let model = loaded.engine.model();
-        let own = model.chat_template().unwrap_or(CHATML);
+        let for_tools = model.chat_template_for_tools().filter(|_| loaded.template.is_none());
+        let own = model.chat_template().or(for_tools).unwrap_or(CHATML);
         let given = loaded.template.as_deref().map(|text| builtin_template(text).unwrap_or(text.into()));
         let source = given.as_deref().unwrap_or(own);
         let template = Template::new(source).map_err(backstitch_models::Error::from)?;
+        let template = template.with_template_for_tools(for_tools);
         let vocab = model.vocab();
         let text = |token: Option<backstitch_models::Token>| {
             token.map_or(String::new(), |token| String::from_utf8_lossy(vocab.piece(token)).into_owned())

@@ -197,7 +197,10 @@ impl ApiError {
 
     /// Return the body in Anthropic's shape.
     pub fn anthropic_body(&self) -> Value {
-        let mut error = json!({ "type": self.kind.anthropic_name(), "message": self.message });
+        // The service's clients shorten a conversation when they read these words.
+        let message = self.sizes.map(|(n, most)| format!("prompt is too long: {n} tokens > {most} maximum"));
+        let message = message.as_ref().unwrap_or(&self.message);
+        let mut error = json!({ "type": self.kind.anthropic_name(), "message": message });
         self.tell_sizes(&mut error);
         json!({ "type": "error", "error": error })
     }

@@ -8,25 +8,64 @@
 //! the model. A context that becomes full, also in the middle of an answer, is made smaller
 //! ([`Chat::make_room`]), and the answer goes on.
 
-use super::conversation::{Conversation, Role};
+use super::conversation::{Conversation, Message as ChatMessage, Role};
 use super::{Chat, refused};
 use crate::error::Error;
 use crate::interrupt::{self, Stoppable};
-use crate::output::{counted, note};
+use crate::output::{Output, counted, note};
 use crate::session::{Until, too_long};
 use backstitch_kv::Error as MemoryError;
-use backstitch_models::chat::{self, Message};
+use backstitch_models::chat::reply::{Delta, Format, Options, Parser, Reply};
+use backstitch_models::chat::{self, Message, Rendered, Value};
 use backstitch_models::session::Finish;
 use backstitch_models::vocab::AddSpecial;
 use backstitch_models::{Error as EngineError, Token};
 
 /// An answer that is being generated.
-#[derive(Default)]
 struct Answer {
-    /// The text that was shown.
-    text: String,
+    /// Takes reasoning and text apart.
+    parser: Parser,
+    /// Reasoning and text so far.
+    reply: Reply,
     /// The tokens that were drawn, to go on from when the context was full.
     tokens: Vec<Token>,
+}
+
+impl Answer {
+    /// Begin an answer behind `prompt`.
+    fn new(format: &Format, prompt: &str) -> Self {
+        let parser = Parser::new(format, &Options::default().prompt(prompt));
+        Self { parser, reply: Reply::default(), tokens: Vec::new() }
+    }
+
+    /// Add text, or end the answer where there is none, and return what that means.
+    fn read(&mut self, text: Option<&str>) -> Vec<Delta> {
+        let mut deltas = Vec::new();
+        match text {
+            Some(text) => self.parser.push(text, &mut deltas),
+            None => self.parser.finish(&mut deltas),
+        }
+        deltas.iter().for_each(|delta| self.reply.add(delta));
+        deltas
+    }
+
+    /// Add text like [`Answer::read`], and show what it means. Reasoning is shown to a person only.
+    fn show(&mut self, text: Option<&str>, out: &mut Output, terminal: bool) -> Result<(), Error> {
+        let mut has_content = !self.reply.content.is_empty();
+        for delta in self.read(text) {
+            match delta {
+                Delta::Content(text) => {
+                    let is_behind = terminal && !has_content && !self.reply.reasoning.is_empty();
+                    out.stream(if is_behind { "\n\n" } else { "" })?;
+                    out.stream(&text)?;
+                    has_content = true;
+                }
+                Delta::Reasoning(text) if terminal => out.stream_faint(&text)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Chat<'_> {
@@ -64,16 +103,23 @@ impl Chat<'_> {
             other => other?,
         }
         used.into_iter().for_each(|used| self.session.draw_anew(used));
-        let mut answer = Answer::default();
+        // It was rendered before; where a person stops that now, the answer ends at once.
+        let prompt = self.render(self.branch().conversation.read().map(ChatMessage::to_value));
+        let mut answer = Answer::new(&self.template.format, prompt.as_ref().map_or("", Rendered::as_str));
         let finish = match self.generate(&mut answer) {
             // Making room in a full context can be stopped, too.
             Err(Error::Interrupted) => Ok(Finish::Cancelled),
             finish => finish,
         };
-        let shown = self.show("");
+        let rest = answer.show(None, &mut self.out, self.terminal);
+        let shown = rest.and_then(|()| self.show(""));
         // An answer that was stopped stays in the conversation as far as it came, also one whose
         // reader went away.
-        self.branch_mut().conversation.push(Role::Assistant, answer.text);
+        let Reply { content, reasoning, .. } = answer.reply;
+        if content.is_empty() && !reasoning.is_empty() && !self.terminal {
+            note("warning", "the model wrote no answer behind its reasoning; -n may end it too soon");
+        }
+        self.branch_mut().conversation.push_answer(content, reasoning);
         shown?;
         match finish? {
             Finish::Cancelled if !self.terminal => {
@@ -134,11 +180,11 @@ impl Chat<'_> {
             let n = i64::try_from(answer.tokens.len()).unwrap_or(i64::MAX);
             let limit = if self.args.n_predict < 0 { -1 } else { self.args.n_predict.saturating_sub(n) };
             let stops = self.stops.iter().chain(&self.template.ends).cloned().collect();
-            let out = &mut self.out;
-            let finish = self.session.generate(Until { stops, ..Until::tokens(limit) }, |piece| {
-                answer.text.push_str(&piece.text);
+            let shown = self.template.markers(self.model.vocab());
+            let (out, terminal) = (&mut self.out, self.terminal);
+            let finish = self.session.generate(Until { stops, shown, ..Until::tokens(limit) }, |piece| {
                 answer.tokens.extend(&piece.tokens);
-                Ok(out.stream(&piece.text)?)
+                answer.show(Some(&piece.text), out, terminal)
             })?;
             if finish != Finish::ContextFull || !self.go_on(answer)? {
                 return Ok(finish);
@@ -204,7 +250,7 @@ impl Chat<'_> {
     /// Return the tokens of what the model reads of the conversation, up to the beginning of the
     /// answer.
     fn tokens(&self) -> Result<Vec<Token>, Error> {
-        let tokens = self.rendered(self.branch().conversation.read())?;
+        let tokens = self.rendered(self.branch().conversation.read().map(ChatMessage::to_value))?;
         if tokens.is_empty() {
             return Err(Error::Refused("the chat template made no text of this message".into()));
         }
@@ -216,19 +262,22 @@ impl Chat<'_> {
         let conversation = &self.branch().conversation;
         let system = conversation.system().map(|content| Message { role: "system", content });
         let user = |content| Message { role: "user", content };
-        let all = self.rendered(conversation.read())?;
-        let other = self.rendered(system.into_iter().chain([user("\u{2205}")]))?;
+        let all = self.rendered(conversation.read().map(ChatMessage::to_value))?;
+        let other = self.rendered(system.into_iter().chain([user("\u{2205}")]).map(Value::from))?;
         Ok(all.iter().zip(&other).take_while(|(a, b)| a == b).count())
     }
 
-    /// Render messages with the chat template. Control tokens are recognised in the template's own
-    /// text only, never in messages.
-    fn rendered<'m>(&self, messages: impl Iterator<Item = Message<'m>>) -> Result<Vec<Token>, Error> {
-        let vocab = self.model.vocab();
-        let conversation = chat::Conversation::new(messages).tokens_of(vocab).cancel(interrupt::cancel());
+    /// Render messages with the chat template.
+    fn render(&self, messages: impl Iterator<Item = Value>) -> Result<Rendered, Error> {
+        let conversation = chat::Conversation::new(messages).tokens_of(self.model.vocab());
+        self.template.parsed.render(&conversation.cancel(interrupt::cancel())).map_err(refused)
+    }
+
+    /// Return the tokens of messages. Control tokens are recognised in the template's own text
+    /// only, never in messages.
+    fn rendered(&self, messages: impl Iterator<Item = Value>) -> Result<Vec<Token>, Error> {
         let mut tokens = Vec::new();
-        let rendered = self.template.parsed.render(&conversation).map_err(refused)?;
-        rendered.tokenize(vocab, AddSpecial::Yes, &mut tokens);
+        self.render(messages)?.tokenize(self.model.vocab(), AddSpecial::Yes, &mut tokens);
         Ok(tokens)
     }
 }
@@ -250,6 +299,29 @@ fn shifted(tokens: &[Token], keep: usize, n_ctx: usize) -> Option<Vec<Token>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_has_no_markers_of_reasoning() {
+        let harmony = "<|start|>assistant<|channel|>analysis<|message|>{{ messages }}";
+        let cases = [
+            (
+                harmony,
+                "<|start|>assistant",
+                "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant\
+                <|channel|>final<|message|>Yes.",
+            ),
+            ("[THINK]", "[/INST]", "[THINK]Hm.[/THINK]Yes."),
+            ("<think>", "<think>\n", "Hm.\n</think>\n\nYes."),
+        ];
+        for (template, prompt, text) in cases {
+            let mut answer = Answer::new(&Format::of_template(template), prompt);
+            text.split_inclusive('|').for_each(|piece| drop(answer.read(Some(piece))));
+            answer.read(None);
+            assert_eq!((&*answer.reply.reasoning, &*answer.reply.content), ("Hm.", "Yes."), "{template}");
+        }
+        let mut plain = Answer::new(&Format::of_template("{{ messages }}"), "");
+        assert_eq!(plain.read(Some(" <think> \n")), [Delta::Content(" <think> \n".into())]);
+    }
 
     #[test]
     fn a_shift_keeps_the_beginning_and_the_end() {

@@ -3,7 +3,7 @@
 //! A *turn* begins with a message of the person and ends before the next one. When the context is
 //! full, the oldest turns are left out of what the model reads; they stay in the list.
 
-use backstitch_models::chat::Message as ChatMessage;
+use backstitch_models::chat::Value as ChatValue;
 use serde_json::{Value, json};
 
 /// The speaker of a message.
@@ -41,6 +41,30 @@ pub struct Message {
     pub role: Role,
     /// The text, which control tokens are never recognised in.
     pub text: String,
+    /// The reasoning of the model before its text.
+    pub reasoning: String,
+}
+
+impl Message {
+    /// Return the message as chat templates see it.
+    pub fn to_value(&self) -> ChatValue {
+        let mut entries = vec![("role", self.role.name().into()), ("content", self.text.as_str().into())];
+        if !self.reasoning.is_empty() {
+            // The names that different models have for it.
+            entries
+                .extend(["reasoning_content", "thinking"].map(|name| (name, self.reasoning.as_str().into())));
+        }
+        ChatValue::map(entries)
+    }
+
+    /// Return the message as JSON.
+    fn to_json(&self) -> Value {
+        let mut value = json!({ "role": self.role.name(), "content": self.text.as_str() });
+        if !self.reasoning.is_empty() {
+            value["reasoning"] = json!(self.reasoning);
+        }
+        value
+    }
 }
 
 /// The messages of a conversation: at most one of the system, which comes first, and turns.
@@ -68,13 +92,18 @@ impl Conversation {
     pub fn set_system(&mut self, text: Option<String>) {
         self.messages.retain(|message| message.role != Role::System);
         if let Some(text) = text {
-            self.messages.insert(0, Message { role: Role::System, text });
+            self.messages.insert(0, Message { role: Role::System, text, reasoning: String::new() });
         }
     }
 
     /// Add a message.
     pub fn push(&mut self, role: Role, text: String) {
-        self.messages.push(Message { role, text });
+        self.messages.push(Message { role, text, reasoning: String::new() });
+    }
+
+    /// Add an answer of the model with its reasoning.
+    pub fn push_answer(&mut self, text: String, reasoning: String) {
+        self.messages.push(Message { role: Role::Assistant, text, reasoning });
     }
 
     /// Remove the last message.
@@ -131,19 +160,18 @@ impl Conversation {
         self.n_left_out = self.n_left_out.min(self.n_turns().saturating_sub(1));
     }
 
-    /// Iterate over the messages that the model reads, for a chat template.
-    pub fn read(&self) -> impl Iterator<Item = ChatMessage<'_>> {
+    /// Iterate over the messages that the model reads.
+    pub fn read(&self) -> impl Iterator<Item = &Message> {
         let start = self.start(self.n_left_out + 1).unwrap_or(0);
         let is_read = move |(at, message): &(usize, &Message)| *at >= start || message.role == Role::System;
         let all = self.messages.iter().enumerate().filter(is_read);
-        all.map(|(_, message)| ChatMessage { role: message.role.name(), content: &message.text })
+        all.map(|(_, message)| message)
     }
 
     /// Return the conversation as JSON.
     pub fn to_json(&self) -> Value {
-        let message =
-            |message: &Message| json!({ "role": message.role.name(), "content": message.text.as_str() });
-        json!({ "left_out": self.n_left_out, "messages": self.messages.iter().map(message).collect::<Vec<_>>() })
+        let messages: Vec<_> = self.messages.iter().map(Message::to_json).collect();
+        json!({ "left_out": self.n_left_out, "messages": messages })
     }
 
     /// Read what [`Conversation::to_json`] wrote; none if it is anything else.
@@ -154,7 +182,9 @@ impl Conversation {
             if role == Role::System && at > 0 {
                 return None;
             }
-            conversation.push(role, message.get("content")?.as_str()?.into());
+            let text = message.get("content")?.as_str()?.into();
+            let reasoning = message.get("reasoning").map_or(Some(""), Value::as_str)?.into();
+            conversation.messages.push(Message { role, text, reasoning });
         }
         conversation.n_left_out = usize::try_from(value.get("left_out")?.as_u64()?).ok()?;
         conversation.keep_one_turn();
@@ -177,7 +207,7 @@ mod tests {
     }
 
     fn texts(conversation: &Conversation) -> Vec<&str> {
-        conversation.read().map(|message| message.content).collect()
+        conversation.read().map(|message| message.text.as_str()).collect()
     }
 
     #[test]
@@ -205,6 +235,7 @@ mod tests {
     fn a_conversation_comes_back_from_its_json() {
         let mut conversation = example();
         conversation.leave_out();
+        conversation.push_answer("answer 4".into(), "Hm.".into());
         assert_eq!(Conversation::from_json(&conversation.to_json()), Some(conversation));
     }
 

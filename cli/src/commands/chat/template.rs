@@ -6,9 +6,10 @@
 use super::refused;
 use crate::error::Error;
 use crate::whole_file;
-use backstitch_models::Model;
 use backstitch_models::chat::ChatTemplate;
+use backstitch_models::chat::reply::Format;
 use backstitch_models::vocab::{AddSpecial, ParseSpecial, Vocab};
+use backstitch_models::{Model, Token};
 use std::path::Path;
 
 /// A template known by name, and the texts with which it ends messages.
@@ -78,6 +79,8 @@ pub struct Template {
     pub source: Option<String>,
     /// Texts that end an answer, because the vocabulary has no control token for them.
     pub ends: Vec<String>,
+    /// The markers that the model writes around its reasoning.
+    pub format: Format,
 }
 
 impl Template {
@@ -96,8 +99,9 @@ impl Template {
             None => match (model.chat_template(), known(DEFAULT)) {
                 (None, Some(known)) => Self::of_known(known, model.vocab()),
                 (own, _) => {
-                    let parsed = ChatTemplate::from_source(own.unwrap_or_default()).map_err(refused)?;
-                    Ok(Self { parsed, source: None, ends: Vec::new() })
+                    let own = own.unwrap_or_default();
+                    let parsed = ChatTemplate::from_source(own).map_err(refused)?;
+                    Ok(Self { parsed, source: None, ends: Vec::new(), format: Format::of_template(own) })
                 }
             },
         }
@@ -112,7 +116,8 @@ impl Template {
         let ends = KNOWN.iter().find(|known| known.source == source).map_or(&[][..], |known| known.ends);
         let ends = ends.iter().filter(|end| !is_token(vocab, end)).map(|end| (*end).into()).collect();
         let parsed = ChatTemplate::from_source(&source).map_err(refused)?;
-        Ok(Self { parsed, source: Some(source), ends })
+        let format = Format::of_template(&source);
+        Ok(Self { parsed, source: Some(source), ends, format })
     }
 
     /// Make the template of an entry of the table.
@@ -121,6 +126,17 @@ impl Template {
     /// Those of [`Self::of_source`]; a test parses all of them.
     fn of_known(known: &Known, vocab: &Vocab) -> Result<Self, Error> {
         Self::of_source(known.source.into(), vocab)
+    }
+
+    /// Return the control tokens around reasoning.
+    pub fn markers(&self, vocab: &Vocab) -> Vec<Token> {
+        let around = self.format.reasoning().map(|(open, close)| [open, close]);
+        let mut markers: Vec<&str> = around.into_iter().flatten().collect();
+        // Where reasoning is a message of its own, all of its header is needed to see that.
+        if markers.iter().any(|marker| marker.contains("<|message|>")) {
+            markers = self.format.markers();
+        }
+        markers.into_iter().filter_map(|marker| vocab.find(marker.as_bytes())).collect()
     }
 }
 
