@@ -29,7 +29,7 @@ const BUFFER_HEAD: usize = 8;
 fn layout(entry: &ContextEntry, seq: Option<SeqId>, plain: bool) -> Options {
     let n_stream = if entry.options.is_unified { 1 } else { entry.options.n_seq_max };
     let sequence = seq.map_or(0, |seq| seq.0);
-    // llama.cpp reads sealed states of single sequences, plain ones and no others.
+    // llama.cpp reads sealed states of single sequences, and plain ones.
     Options { n_stream, v_trans: entry.options.v_trans, sequence, margin: seq.is_none() && !plain }
 }
 
