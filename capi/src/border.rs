@@ -237,6 +237,14 @@ impl<T: Copy> Out<T> {
         self.0.is_null()
     }
 
+    /// Check that a value can be written, before something is done that cannot be undone.
+    ///
+    /// # Errors
+    /// [`Error::Null`], [`Error::Unaligned`].
+    pub fn check(self, what: &'static str) -> Result<(), Error> {
+        check(self.0, what)
+    }
+
     /// Write a value.
     ///
     /// # Errors

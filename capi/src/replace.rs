@@ -2,9 +2,8 @@
 
 use crate::error::Error;
 use backstitch_kv::file::FileError;
-use backstitch_kv::storage::disk::{self, Disk, RealDisk};
+use backstitch_kv::storage::disk::{self, Disk, NewFile, RealDisk};
 use backstitch_quantize::Error as QuantizeError;
-use std::fs::File;
 use std::path::Path;
 
 /// Replace the file that `path` leads to, links followed, by what `write` writes; see
@@ -13,7 +12,7 @@ use std::path::Path;
 /// # Errors
 /// Those of `write`, and [`Error::File`]: a directory, a pipe or device, a link to nothing, or what
 /// the system says.
-pub fn replace(path: &Path, write: impl FnOnce(&File) -> Result<(), Error>) -> Result<(), Error> {
+pub fn replace(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<(), Error>) -> Result<(), Error> {
     let failed = |problem| Error::File(FileError::new(path, problem));
     let found = RealDisk.find(path).map_err(failed)?;
     disk::replace(found.as_deref().unwrap_or(path), write).map_err(|error| match error {

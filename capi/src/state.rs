@@ -17,7 +17,7 @@ use crate::context::{ContextEntry, Live, context};
 use crate::error::Error;
 use crate::handles::Handle;
 use backstitch_models::llama_files::{Form, Options};
-use backstitch_models::{Context, Error as ModelError, RestoreOptions, SaveOptions, SeqId};
+use backstitch_models::{Context, Error as ModelError, RestoreOptions, SaveOptions, SeqId, Token};
 use seal::{Content, Seal};
 
 /// The bytes of llama.cpp's header of files: magic number, version and number of tokens.
@@ -26,9 +26,11 @@ const HEAD: usize = 12;
 const BUFFER_HEAD: usize = 8;
 
 /// Return the options of llama.cpp's layout for a context.
-fn layout(entry: &ContextEntry, seq: Option<SeqId>) -> Options {
+fn layout(entry: &ContextEntry, seq: Option<SeqId>, plain: bool) -> Options {
     let n_stream = if entry.options.is_unified { 1 } else { entry.options.n_seq_max };
-    Options { n_stream, v_trans: entry.options.v_trans, sequence: seq.map_or(0, |seq| seq.0) }
+    let sequence = seq.map_or(0, |seq| seq.0);
+    // llama.cpp reads sealed states of single sequences, and plain ones.
+    Options { n_stream, v_trans: entry.options.v_trans, sequence, margin: seq.is_none() && !plain }
 }
 
 /// Return the number at `at` of a header.
@@ -65,7 +67,7 @@ fn write(
 ) -> Result<(Content, Vec<u8>), Error> {
     let mut seqs = seq.map_or(0..entry.options.n_seq_max, |seq| seq.0..seq.0 + 1).map(SeqId);
     if plain || !seqs.any(|seq| was_edited(context, seq)) {
-        let options = layout(entry, seq);
+        let options = layout(entry, seq, plain);
         let theirs = match seq {
             None => context
                 .llama_state_write(&options)
@@ -124,18 +126,21 @@ fn read(live: &mut Live, seq: Option<SeqId>, bytes: &[u8]) -> Result<(), Error> 
         (body, Some(seal)) => read_sealed(live, seq, &seal, memory_in(body, seq, seal.content)),
         (body, None) if seal::is_container(body) => take(live, seq, Content::Own, body),
         (body, None) if seq.is_some() => take(live, seq, Content::Llama, body),
-        (body, None) => take(live, seq, Content::Llama, &files::file(seq, Content::Llama, &[], body)),
+        (body, None) => take_behind(live, seq, &[], body),
     }
 }
 
 /// Read the memory of a state that had a seal, as [`read`].
 fn read_sealed(live: &mut Live, seq: Option<SeqId>, seal: &Seal, memory: &[u8]) -> Result<(), Error> {
-    seal.check(&live.context()?.fingerprint().0)?;
+    let context = live.context()?;
+    seal.check(&context.fingerprint().0)?;
     match seal.content {
         Content::Own => take(live, seq, Content::Own, memory),
-        Content::Llama => {
-            take(live, seq, Content::Llama, &files::file(seq, Content::Llama, &seal.tokens, memory))
+        // What adapters made is never saved so.
+        Content::Llama if !context.default_adapters().is_empty() => {
+            Err(Error::Seal { what: "no adapters made it, and the context has some" })
         }
+        Content::Llama => take_behind(live, seq, &seal.tokens, memory),
     }
 }
 
@@ -152,6 +157,14 @@ fn take(live: &mut Live, seq: Option<SeqId>, content: Content, bytes: &[u8]) -> 
         live.outputs.clear();
     }
     live.make_sequences();
+    Ok(())
+}
+
+/// Read what stands behind the tokens of a file of llama.cpp, as [`read`].
+fn take_behind(live: &mut Live, seq: Option<SeqId>, tokens: &[u32], bytes: &[u8]) -> Result<(), Error> {
+    let tokens = tokens.iter().map(|&token| Token(token)).collect();
+    live.change()?.llama_read_behind(seq, tokens, bytes, &RestoreOptions::default())?;
+    live.begin_anew();
     Ok(())
 }
 

@@ -110,6 +110,20 @@ fn states_belong_to_their_adapters() {
 }
 
 #[test]
+fn a_state_that_no_adapters_made_is_refused_with_some() {
+    let (model, ctx) = open();
+    logits(ctx);
+    let mut bytes = vec![0u8; state::llama_state_seq_get_size(ctx, 0)];
+    let size = bytes.len();
+    assert_eq!(state::llama_state_seq_get_data(ctx, output(&mut bytes), size, 0), size);
+    clear(ctx);
+    assert_eq!(llama_set_adapter_lora(ctx, adapter(model, "llama.lora.gguf"), 1.0), 0);
+    assert_eq!(state::llama_state_seq_set_data(ctx, input(&bytes), size, 0), 0);
+    assert!(last_error().contains("adapter"), "{}", last_error());
+    assert_eq!(memory::llama_memory_seq_pos_max(context::llama_get_memory(ctx), 0), -1);
+}
+
+#[test]
 fn metadata_of_an_adapter_is_told_and_other_files_are_refused() {
     let (model, ctx) = open();
     let lora = adapter(model, "llama.lora.gguf");

@@ -2,12 +2,18 @@
 //! and checksum in these files is right.
 
 use backstitch_core::cell::{BlockEntry, CellType};
-use backstitch_kv::Pos;
 use backstitch_kv::io::{self, ReadAt};
-use backstitch_kv::snapshot::{Block, CellLayer, Cells, Content, Group, Sees, Sequence, Shape, Snapshot};
+use backstitch_kv::snapshot::{
+    Block, CellLayer, Cells, Checkpoint, CheckpointRef, Content, Group, Sees, Sequence, Shape, Snapshot,
+    Source, State,
+};
 use backstitch_kv::storage::{
     CELLS, Container, Error, Fingerprint, Header, IMAGE, MAX_READ, SHAPE, Scope, StoredSnapshot, Tag, Writer,
     write_snapshot,
+};
+use backstitch_kv::{
+    AttentionLayer, AttentionSpec, Fit, LayerSpec, Memory, Params, Pos, RollbackParams, SeqId, StateTensor,
+    Window,
 };
 use backstitch_testing::Counting;
 
@@ -202,4 +208,87 @@ fn as_many_forks_are_saved_as_can_be_restored() {
     let (saved, bytes) = Forks::new(8000, 2000).save();
     assert!(matches!(saved, Err(Error::TooLarge { .. })), "{saved:?}");
     assert_eq!(bytes.len(), 1536, "nothing was written but the header");
+}
+
+/// Gives what it is asked for, at once.
+struct Anything;
+
+impl Source for Anything {
+    type Error = Error;
+
+    fn fill_block(&self, _group: usize, _block: usize, _layers: &mut [&mut [u8]]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn fill_state(&self, _state: usize, _pieces: &mut [&mut [f32]]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn fill_journal(&self, _journal: usize, _pieces: &mut [&mut [f32]]) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Imports a snapshot into a memory of these layers, and returns the most bytes that this took.
+fn imported(layers: &[LayerSpec], make: impl FnOnce(Shape) -> Snapshot) -> (Fit, u64) {
+    let rollback = RollbackParams::default().checkpoint_bytes(1 << 16).spacing(8).journal(8).margin(8);
+    let params = Params::default().n_ctx(1 << 17).n_seq_max(1).n_batch(64).rollback(rollback);
+    let mut memory = Memory::new(layers, &params).unwrap();
+    let snapshot = make(memory.shape());
+    let (imported, peak) = ALLOCATOR
+        .peak_here(|| memory.import(&snapshot, &Anything, &[SeqId(0)], false).map(|import| import.commit()));
+    (imported.unwrap(), peak)
+}
+
+#[test]
+fn checkpoints_that_there_is_no_room_for_get_no_tables() {
+    let layer = AttentionLayer { n_head_kv: 1, d_k: 1, d_v: 1, ..AttentionLayer::default() };
+    let windowed = AttentionLayer { window: Some(Window::Sliding(20)), ..layer.clone() };
+    let layers = [layer, windowed]
+        .map(|layer| LayerSpec { attention: AttentionSpec::Cached(layer), ..LayerSpec::default() });
+    let n = 4000;
+    let (fit, peak) = imported(&layers, |shape| {
+        let first = |pos| {
+            let mut block = Block { live: 1, ..Block::default() };
+            block.pos[0] = Pos(pos);
+            block
+        };
+        let table = |n: u32| Cells {
+            extents: (0..n).map(|block| BlockEntry { block, live: 1 }).collect(),
+            ..Cells::default()
+        };
+        let is_all = |group: &Group| group.sees == Sees::All;
+        let groups = || shape.groups.iter().map(is_all);
+        let pick = |is_all: bool| if is_all { vec![first(n - 1)] } else { (0..n).map(first).collect() };
+        let cells = |is_all: bool| table(if is_all { 1 } else { n as u32 });
+        let mark = |i: i32| CheckpointRef { checkpoint: i as u32, pos: Pos(i), n_rows: 0 };
+        let sequence = Sequence {
+            cells: groups().map(cells).collect(),
+            checkpoints: (0..n).map(mark).collect(),
+            ..Sequence::default()
+        };
+        let checkpoint = Checkpoint { cells: vec![None; 2], ..Checkpoint::default() };
+        let blocks = groups().map(pick).collect();
+        let checkpoints = vec![checkpoint; n as usize];
+        Snapshot { blocks, checkpoints, sequences: vec![sequence], shape, ..Snapshot::default() }
+    });
+    assert!((1..n as u32).contains(&fit.n_checkpoints_dropped), "{fit:?}");
+    assert!(peak < 16 << 20, "{peak} bytes");
+}
+
+#[test]
+fn a_huge_journal_of_which_few_rows_fit_is_left_out() {
+    let recurrent = vec![StateTensor { len: 4, input: 4096 }];
+    let n_rows = 1 << 16;
+    let (fit, peak) = imported(&[LayerSpec { recurrent, ..LayerSpec::default() }], |shape| {
+        let state = |state| Some(State { state: Some(state), first: Pos::ZERO });
+        let checkpoint = Checkpoint { journal: Some(0), state: state(0), ..Checkpoint::default() };
+        let mark = CheckpointRef { checkpoint: 0, pos: Pos(1), n_rows };
+        let last = Pos(n_rows as i32);
+        let sequence = Sequence { state: state(1), last, checkpoints: vec![mark], ..Sequence::default() };
+        let (checkpoints, sequences) = (vec![checkpoint], vec![sequence]);
+        Snapshot { shape, n_states: 2, journals: vec![n_rows], checkpoints, sequences, ..Snapshot::default() }
+    });
+    assert_eq!((fit.n_checkpoints_dropped, fit.n_rows_dropped), (0, n_rows));
+    assert!(peak < 1 << 20, "{peak} bytes");
 }

@@ -55,7 +55,7 @@ const SEQUENCE_MAGIC: u32 = 0x6767_7371;
 /// The version of sequence files that are written.
 pub const SEQUENCE_VERSION: u32 = 4;
 /// The first four bytes of a buffer of one sequence.
-pub const BUFFER_MAGIC: u32 = 0xaf14_3cd8;
+const BUFFER_MAGIC: u32 = 0xaf14_3cd8;
 
 /// The most sequences of a context of llama.cpp.
 pub const MAX_SEQUENCES: u32 = 256;
@@ -82,6 +82,9 @@ pub struct Options {
     pub v_trans: bool,
     /// The sequence that a file of one sequence says it was, below [`MAX_SEQUENCES`].
     pub sequence: u32,
+    /// True to write also the cells behind windows that are held to go back at once. llama.cpp does
+    /// not need them, and may have no room for them.
+    pub margin: bool,
 }
 
 /// Return the positions that a sequence reaches from and to, by what its first group and its state
@@ -95,8 +98,8 @@ pub(crate) fn range(snapshot: &Snapshot, sequence: &Sequence) -> Option<(Pos, Po
 }
 
 impl Default for Options {
-    /// Return one stream, flash attention, sequence 0.
+    /// Return one stream, flash attention, sequence 0, no cells behind windows.
     fn default() -> Self {
-        Options { n_stream: 1, v_trans: false, sequence: 0 }
+        Options { n_stream: 1, v_trans: false, sequence: 0, margin: false }
     }
 }

@@ -1,7 +1,7 @@
 //! A state that goes through llama.cpp's files and back continues with the same bits.
 
 use backstitch_core::cell::CellType;
-use backstitch_models::llama_files::{Error as LlamaError, Form, Options};
+use backstitch_models::llama_files::{Error as LlamaError, File, Form, Options};
 use backstitch_models::{Context, Error, Model, Params, Pos, RestoreOptions, SeqId, Token};
 
 const MODELS: [&str; 15] = [
@@ -57,7 +57,7 @@ fn a_sequence_goes_on_with_the_same_bits_in_another_context() {
         let mut ctx = context(&model, 384, kind);
         let a = ctx.sequence().unwrap();
         ctx.append(a, &tokens(n, 5)).unwrap();
-        let options = Options { n_stream: 3, v_trans: number % 3 == 0, sequence: 2 };
+        let options = Options { n_stream: 3, v_trans: number % 3 == 0, sequence: 2, ..Options::default() };
         let form = if number % 4 == 0 { Form::Buffer } else { Form::Sequence };
         let file = ctx.llama_seq_state_write(a, form, &options).unwrap();
         let wanted = go_on(&mut ctx, a);
@@ -179,6 +179,45 @@ fn after_reading_a_file_every_position_can_be_gone_back_to() {
     }
 }
 
+#[test]
+fn a_session_has_what_windows_see_and_more_only_if_asked() {
+    let mut ctx = context(&model("gemma3"), 128, CellType::F32);
+    let a = ctx.sequence().unwrap();
+    ctx.append(a, &tokens(60, 5)).unwrap();
+    let layout = ctx.llama_layout().unwrap();
+    let n_cells = |margin| {
+        let bytes = ctx.llama_state_write(&Options { margin, ..Options::default() }).unwrap();
+        let file = File::parse(&bytes, &layout).unwrap();
+        let mut cells: Vec<u32> =
+            file.snapshot().sequences[0].cells.iter().map(|cells| cells.len()).collect();
+        cells.sort_unstable();
+        cells
+    };
+    assert_eq!(n_cells(false), [8, 60]);
+    assert!(matches!(n_cells(true)[..], [windowed, 60] if windowed > 8));
+}
+
+#[test]
+fn what_stands_behind_the_tokens_is_read_without_them() {
+    let model = model("gemma3");
+    let mut ctx = context(&model, 128, CellType::F32);
+    let (a, listed) = (ctx.sequence().unwrap(), tokens(30, 5));
+    ctx.append(a, &listed).unwrap();
+    let behind = 12 + 4 * listed.len();
+    let session = ctx.llama_state_write(&Options::default()).unwrap();
+    let one = ctx.llama_seq_state_write(a, Form::Sequence, &Options::default()).unwrap();
+    let wanted = go_on(&mut ctx, a);
+    for (seq, bytes) in [(None, session), (Some(a), one)] {
+        let mut other = context(&model, 128, CellType::F32);
+        let options = RestoreOptions::default();
+        other.llama_read_behind(seq, listed.clone(), &bytes[behind..], &options).unwrap();
+        assert_eq!(other.tokens(a).unwrap(), listed);
+        assert!(go_on(&mut other, a) == wanted);
+        let cut = &bytes[behind..bytes.len() - 1];
+        assert!(other.llama_read_behind(seq, listed.clone(), cut, &options).is_err());
+    }
+}
+
 /// Every number of the files is where llama.cpp itself wrote it.
 #[test]
 fn what_llama_cpp_saved_is_saved_again_byte_for_byte() {
@@ -193,7 +232,9 @@ fn what_llama_cpp_saved_is_saved_again_byte_for_byte() {
         let bytes = std::fs::read(&path).unwrap();
         let kv = if case == "f32" { CellType::F32 } else { CellType::F16 };
         let mut ctx = context(&model(name), 64, kv);
-        let options = Options { v_trans: case != "flash_f16", ..Options::default() };
+        // Its sessions have whatever a cache still holds.
+        let margin = kind == "state";
+        let options = Options { v_trans: case != "flash_f16", margin, ..Options::default() };
         let written = match kind {
             "state" => {
                 ctx.llama_state_read(&bytes, &RestoreOptions::default()).unwrap();

@@ -60,7 +60,7 @@ pub fn save(
     if !(live.plain_states && content == Content::Llama) {
         seal_of(context, seq, content).append(&mut bytes);
     }
-    replace(path, |mut file| Ok(file.write_all(&bytes)?))?;
+    replace(path, |file| Ok(file.write_all(&bytes)?))?;
     Ok(bytes.len())
 }
 
@@ -85,6 +85,12 @@ pub fn load(live: &mut Live, seq: Option<SeqId>, path: &Path, list: TokenList) -
     if tokens.len() > list.capacity {
         let (found, wanted) = (list.capacity, tokens.len());
         return Err(Error::Short { what: "tokens_out", found, wanted });
+    }
+    if !tokens.is_empty() {
+        list.tokens.check("tokens_out")?;
+    }
+    if !list.n_tokens.is_null() {
+        list.n_tokens.check("n_token_count_out")?;
     }
     match seal {
         Some(seal) => read_sealed(live, seq, &seal, memory)?,

@@ -1,11 +1,11 @@
 //! Temporary files: new files that get their final name once they are complete.
 //!
 //! They are made in the folder of the final name, so that renaming is atomic, and removed when they
-//! are dropped or a signal ends the program.
+//! are dropped, when a signal ends the program, or by the next that writes there.
 
-use backstitch_kv::storage::disk::{Disk, RealDisk};
-use std::fs::{self, File, OpenOptions};
-use std::hash::{BuildHasher, RandomState};
+pub use backstitch_kv::storage::disk::Readers;
+use backstitch_kv::storage::disk::{Disk, RealDisk, create_beside};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -18,36 +18,15 @@ pub struct Temporary {
     path: PathBuf,
 }
 
-/// The users that may read a new file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Readers {
-    /// The owner only, for files that hold a person's text.
-    Owner,
-    /// The users that the system's default allows.
-    Usual,
-}
-
 impl Temporary {
     /// Make an empty file in the folder of `path`, under a random name that nobody can foresee.
     ///
     /// # Errors
     /// The error of the operating system, or `InvalidInput` if `path` has no file name.
-    #[cfg_attr(not(unix), expect(unused_variables, reason = "rights are those of the folder there"))]
     pub fn beside(path: &Path, readers: Readers) -> io::Result<(Self, File)> {
-        let mut name = std::ffi::OsString::from(".");
-        name.push(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
-        name.push(format!(".{:016x}.tmp", RandomState::new().hash_one(0)));
-        let temporary = Self { path: path.with_file_name(name) };
-        live().push(temporary.path.clone());
-        let mut options = OpenOptions::new();
-        // Rights are set as the file is made, so that nobody else can open it before. Elsewhere
-        // they are those of its folder.
-        #[cfg(unix)]
-        if readers == Readers::Owner {
-            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        }
-        let file = options.write(true).create_new(true).open(&temporary.path)?;
-        Ok((temporary, file))
+        let (file, path) = create_beside(path, readers)?;
+        live().push(path.clone());
+        Ok((Self { path }, file))
     }
 
     /// Give the file its final name, in place of a file that has it, and make the name survive a
@@ -101,6 +80,19 @@ mod tests {
         let (temporary, _) = Temporary::beside(&path, Readers::Owner).unwrap();
         temporary.rename(&path).unwrap();
         assert!(path.exists() && n_files() == 1);
+    }
+
+    #[test]
+    fn a_state_saved_to_the_same_path_leaves_the_file_alone() {
+        use backstitch_kv::storage::{Fingerprint, Header, Scope, Sync, save};
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.bst");
+        let (temporary, file) = Temporary::beside(&path, Readers::Owner).unwrap();
+        let header = Header { fingerprint: Fingerprint([1; 32]), scope: Scope::Sequence };
+        save(&RealDisk, &path, header, Sync::No, &mut |_| Ok(())).unwrap();
+        drop(file);
+        temporary.rename(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"");
     }
 
     #[test]

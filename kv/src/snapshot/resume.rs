@@ -23,14 +23,11 @@ impl Cells {
                 live => BlockEntry { live, ..*extent },
             }
         };
-        let mut extents: Vec<BlockEntry> = self.extents.iter().map(cut).collect();
-        while extents.last().is_some_and(|last| last.live == 0) {
-            extents.pop();
-        }
-        // Spans without a cell at the front.
-        let is_dead = |extents: &&[BlockEntry]| extents.iter().all(|extent| extent.live == 0);
-        let n_dead = extents.chunks(SPAN).take_while(is_dead).count();
-        extents.drain(..(n_dead * SPAN).min(extents.len()));
+        let is_kept = |extent: &BlockEntry| cut(extent).live != 0;
+        let end = self.extents.iter().rposition(is_kept).map_or(0, |last| last + 1);
+        // Spans without a cell at the front go.
+        let first = self.extents.iter().position(is_kept).unwrap_or(0) / SPAN * SPAN;
+        let extents = self.extents[first..end].iter().map(cut).collect();
         Cells { extents, whole_from: range.start, start: Pos::ZERO }
     }
 }

@@ -11,6 +11,7 @@ mod lock;
 mod names;
 mod private;
 mod real;
+mod replace;
 mod writer;
 
 use crate::file::Problem;
@@ -23,7 +24,9 @@ use std::time::{Duration, SystemTime};
 use std::vec::Vec;
 
 pub(super) use names::{TEMP_BACK, folder_of, is_random_name, random_names, temp_front};
-pub use real::{RealDisk, check_target, replace};
+pub use private::Readers;
+pub use real::{RealDisk, check_target};
+pub use replace::{NewFile, create_beside, replace};
 pub(super) use writer::FileWriter;
 
 /// Files in folders. What was written is durable once the file was synced; what was created,
@@ -74,6 +77,12 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// The error of the system; [`io::ErrorKind::NotFound`] if there is nothing.
     fn facts(&self, path: &Path) -> io::Result<Facts>;
+
+    /// Tell when the names in a folder last changed, links to it followed.
+    ///
+    /// # Errors
+    /// The error of the system.
+    fn changed(&self, folder: &Path) -> io::Result<SystemTime>;
 
     /// Give a file another name in the same folder, in place of whatever has it, in one step.
     ///

@@ -213,7 +213,7 @@ pub(super) struct SavedTokens {
     /// The position of the first token.
     pub start: Pos,
     /// The tokens.
-    pub tokens: Arc<[Token]>,
+    pub tokens: Arc<Vec<Token>>,
 }
 
 impl SavedTokens {
@@ -235,7 +235,7 @@ impl SavedTokens {
             return Err(from.wrong(4, start, "a position of a sequence of so many tokens"));
         }
         let (edited, foreign) = (flags & EDITED != 0, flags & FOREIGN != 0);
-        Ok(Self { edited, foreign, start: Pos(start as i32), tokens: tokens.into() })
+        Ok(Self { edited, foreign, start: Pos(start as i32), tokens: Arc::new(tokens) })
     }
 }
 

@@ -24,8 +24,8 @@ use std::borrow::Cow;
 /// some logits, and so notices when it has to go up.
 const NUMERICS: u32 = 2;
 
-/// The number of times that a beginning is looked for again after a damaged file of it was found,
-/// and removed.
+/// The number of times that a beginning is looked for again after a file of it was damaged or could
+/// not be read.
 const ATTEMPTS: usize = 8;
 
 /// The prefix of a prompt that [`Context::recall`] found in a prompt cache.
@@ -132,11 +132,7 @@ impl Context {
                 Err(Error::Memory(error)) if !is_of_context(&error) => storage::Error::Memory(error),
                 Err(error) => return Err(error),
             };
-            // Damaged bytes are removed by the prompt cache. Whatever else is wrong stays, and a
-            // shorter beginning may be sound.
-            if !matches!(trouble, storage::Error::File { .. } | storage::Error::Entry { .. }) {
-                most = found.n_tokens - 1;
-            }
+            most = found.retry_len(&trouble);
             recalled.trouble = Some(trouble);
         }
         self.empty(seq)?;

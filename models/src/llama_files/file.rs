@@ -37,9 +37,31 @@ impl<'a> File<'a> {
     /// # Errors
     /// Those that name what is wrong with the file, and [`Error::Layout`].
     pub fn parse(bytes: &'a [u8], layout: &Layout) -> Result<File<'a>, Error> {
-        layout.check()?;
         let mut r = Reader::new(bytes);
         let (form, tokens) = read_head(&mut r, layout)?;
+        Self::read(r, form, tokens, layout)
+    }
+
+    /// Read a file of which `rest` is what stands behind the tokens, as the present version has it.
+    ///
+    /// # Errors
+    /// As [`File::parse`]; places are those in `rest`.
+    pub fn parse_behind(
+        form: Form,
+        tokens: Vec<Token>,
+        rest: &'a [u8],
+        layout: &Layout,
+    ) -> Result<File<'a>, Error> {
+        let mut r = Reader::new(rest);
+        if form == Form::Session {
+            read_architecture(&mut r, layout)?;
+        }
+        Self::read(r, form, tokens, layout)
+    }
+
+    /// Read the memory.
+    fn read(mut r: Reader<'a>, form: Form, tokens: Vec<Token>, layout: &Layout) -> Result<File<'a>, Error> {
+        layout.check()?;
         let mut caches: Vec<Cache<'a>> = Vec::new();
         for index in 0..layout.caches.len() {
             let n_stream = caches.first().map(|first| first.n_stream);
@@ -83,6 +105,8 @@ impl<'a> File<'a> {
         Options {
             n_stream: self.caches.first().map_or(1, |cache| cache.n_stream),
             v_trans,
+            // llama.cpp's sessions have whatever its caches still hold.
+            margin: self.form == Form::Session,
             sequence: self.caches.iter().find_map(|cache| cache.sequence).unwrap_or(0),
         }
     }

@@ -19,8 +19,8 @@ use entries::Entry;
 /// they are there; the other forms have its only one. `tokens` are listed as they are, where the
 /// form has a list, and name the cells of layouts with axes.
 ///
-/// A file of one sequence has only those cells of a window that the last token sees. What makes
-/// going back possible is left out: llama.cpp knows nothing like it.
+/// Of a window there are only the cells that the last token sees, unless `options` wants more.
+/// Checkpoints are left out: llama.cpp knows nothing like them.
 ///
 /// # Errors
 /// [`Error::Content`] for what is not of the layout's shape, and [`Error::Hole`] where positions do

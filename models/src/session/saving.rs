@@ -85,7 +85,7 @@ impl Session {
         self.ctx.save_watched(None, path, &SaveOptions { samplers: &states, ..*options }, watch)
     }
 
-    /// Set the current branch to the longest prefix of `tokens` that the prompt cache `store` has:
+    /// Set the current branch to the longest prefix of `tokens` that the prompt cache `cache` has:
     /// [`Context::recall`](crate::Context::recall). Evaluate the rest with [`Session::set_tokens`]
     /// or [`Session::feed`].
     ///
@@ -103,7 +103,7 @@ impl Session {
         Ok(recalled)
     }
 
-    /// Return an entry for the prompt cache `store` of the tokens of the current branch that it
+    /// Return an entry for the prompt cache `cache` of the tokens of the current branch that it
     /// lacks: [`Context::remember`](crate::Context::remember).
     ///
     /// # Errors

@@ -4,12 +4,12 @@ use crate::seen::{KINDS, golden, saved, saved_all, seen};
 use backstitch_core::cell::CellType;
 use backstitch_kv::snapshot::{Checkpoint, CheckpointRef, Content, Snapshot, State};
 use backstitch_kv::storage::{
-    self, Container, MAX_READ, Section, StoredSnapshot, Tag, Writer, write_snapshot,
+    self, Container, Header, MAX_READ, Scope, Section, StoredSnapshot, Tag, Writer, write_snapshot,
 };
 use backstitch_models::sampler::{self, Chain, SamplerState, Settings};
 use backstitch_models::{
-    Context, Error, Model, Params, Pos, RestoreOptions, RollbackParams, SaveOptions, SavedContext, SeqId,
-    Token,
+    Context, Error, Model, Params, Pos, RestoreOptions, Restored, RollbackParams, SaveOptions, SavedContext,
+    SeqId, Token,
 };
 use backstitch_testing::Random;
 use std::sync::Arc;
@@ -500,26 +500,62 @@ fn what_sequences_share_in_a_file_is_in_memory_once() {
     assert!(Arc::ptr_eq(adapters, last.adapters.as_ref().unwrap()) && first.trail != last.trail);
 }
 
-#[cfg(feature = "zstd")]
-#[test]
-fn lists_that_decompress_to_more_than_the_file_justifies_are_refused() {
+/// Return a container of 20 sequences with a list of 1 MiB each under `tag`.
+fn with_long_lists(scope: Scope, tag: Tag, prepare: impl Fn(&mut Writer<'_>)) -> Vec<u8> {
     let bytes = file_of_forks(20);
     let container = Container::parse(&bytes).unwrap();
     let mut random = Random::new(5);
     let mut out = Vec::new();
-    let mut writer = Writer::new(&mut out, *container.header()).unwrap();
-    for section in container.sections().filter(|section| section.tag != Tag(*b"LGTS")) {
+    let mut writer = Writer::new(&mut out, Header { scope, ..*container.header() }).unwrap();
+    for section in container.sections().filter(|section| section.tag != tag) {
         let (content, required) = (container.read(section).unwrap(), section.is_required());
         writer.section(section.tag, section.version, required, section.index, &[&content]).unwrap();
     }
-    writer.compress();
+    prepare(&mut writer);
     for index in 0..20 {
         // Its end cannot be compressed.
         let mut numbers = vec![0; 1 << 20];
         numbers[15 << 16..].fill_with(|| random.bits() as u8);
-        writer.section(Tag(*b"LGTS"), 1, false, index, &[&numbers]).unwrap();
+        writer.section(tag, 1, false, index, &[&numbers]).unwrap();
     }
     writer.finish().unwrap();
+    out
+}
+
+#[test]
+fn sequences_that_there_is_no_place_for_are_refused_before_their_lists_are_read() {
+    let model = Model::from_bytes(backstitch_demo::GGUF).unwrap();
+    let mut ctx = Context::new(&model, Params::default().n_ctx(64).n_seq_max(2)).unwrap();
+    let options = RestoreOptions::default();
+    let mut peak_of =
+        |scope, read: fn(&mut Context, &[u8], &RestoreOptions<'_>) -> Result<Restored, Error>| {
+            let bytes = with_long_lists(scope, Tag(*b"LGTS"), |_| ());
+            let (result, peak) = crate::ALLOCATOR.peak_here(|| read(&mut ctx, &bytes, &options).map(drop));
+            (result.unwrap_err(), peak)
+        };
+    let (error, peak) =
+        peak_of(Scope::Sequence, |ctx, bytes, options| ctx.seq_state_read_bytes(SeqId(0), bytes, options));
+    assert!(
+        matches!(error, Error::SavedValue { wanted: "one sequence", .. }) && peak < 1 << 19,
+        "{error}, {peak}"
+    );
+    let (error, peak) = peak_of(Scope::Context, Context::state_read_bytes);
+    assert!(matches!(error, Error::Sequence { seq: 19 }) && peak < 1 << 19, "{error}, {peak}");
+}
+
+#[test]
+fn a_list_of_tokens_is_copied_once() {
+    let bytes = with_long_lists(Scope::Context, Tag(*b"TOKS"), |_| ());
+    let container = Container::parse(&bytes).unwrap();
+    let (error, peak) = crate::ALLOCATOR.peak_here(|| SavedContext::parse(&container).map(drop).unwrap_err());
+    assert!(matches!(error, Error::SavedValue { .. }), "{error}");
+    assert!(peak < 3 << 19, "{peak}");
+}
+
+#[cfg(feature = "zstd")]
+#[test]
+fn lists_that_decompress_to_more_than_the_file_justifies_are_refused() {
+    let out = with_long_lists(Scope::Context, Tag(*b"LGTS"), |writer| writer.compress());
     let container = Container::parse(&out).unwrap();
     let (error, peak) = crate::ALLOCATOR.peak_here(|| SavedContext::parse(&container).map(drop).unwrap_err());
     assert!(matches!(error, Error::State(storage::Error::TooLarge { .. })), "{error}");

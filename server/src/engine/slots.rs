@@ -84,8 +84,7 @@ impl Worker {
             SlotLayout::Llama => {
                 let bytes = self.ctx.llama_seq_state_write(seq, Form::Sequence, &Options::default())?;
                 let bytes = with_server_list(bytes, n_tokens);
-                replace(path, |mut file| file.write_all(&bytes))
-                    .map_err(|error| Error::file(path, &error))?;
+                replace(path, |file| file.write_all(&bytes)).map_err(|error| Error::file(path, &error))?;
                 bytes.len() as u64
             }
         };

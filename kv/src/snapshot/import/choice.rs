@@ -13,6 +13,11 @@ use crate::snapshot::{Block, Cells, Checkpoint, CheckpointRef, Sequence};
 use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_core::cell::BLOCK_CELLS;
+use core::ops::Range;
+
+/// Maximum bytes of a journal of which only some rows fit: it is read whole before it is cut, and a
+/// longer one is left out.
+const MAX_CUT: u64 = 256 << 20;
 
 /// The cells and checkpoints of a snapshot to import.
 pub(super) struct Choice<'r, 's> {
@@ -25,6 +30,10 @@ pub(super) struct Choice<'r, 's> {
 
 /// An entry in the list of checkpoints of a sequence.
 type Mark<'s> = (&'s Sequence, &'s CheckpointRef);
+
+/// A group, and the table that has a checkpoint's cells of it: its own, or a sequence's with the
+/// positions to take.
+type CellSource<'s> = (usize, &'s Cells, Option<Range<Pos>>);
 
 /// A checkpoint to import.
 pub(super) struct Kept<'s> {
@@ -122,7 +131,6 @@ impl Memory {
         let mut ranked = Vec::new();
         for (number, (checkpoint, marks)) in snapshot.checkpoints.iter().zip(marks).enumerate() {
             let Some(&(sequence, &CheckpointRef { pos, .. })) = marks.first() else { continue };
-            let Some(cells) = self.cells_for(request, checkpoint, &marks) else { continue };
             let end = snapshot.end_of(sequence);
             let rank = match () {
                 () if checkpoint.floor => 0,
@@ -131,13 +139,18 @@ impl Memory {
                 () if self.checkpoints.is_scheduled(pos, end) => 3,
                 () => 4,
             };
-            let kept = Kept { number, checkpoint, marks, cells, pos, pinned: checkpoint.pinned, n_rows: 0 };
-            ranked.push((rank, end.0 - pos.0, kept));
+            ranked.push((rank, end.0 - pos.0, number, marks));
         }
-        ranked.sort_by_key(|(rank, distance, _)| (*rank, *distance));
+        ranked.sort_by_key(|(rank, distance, ..)| (*rank, *distance));
         let mut room = self.checkpoints.room();
-        let has_room = |kept: &Kept<'_>| room.take(kept.checkpoint.floor);
-        let mut kept: Vec<Kept<'_>> = ranked.into_iter().map(|(.., kept)| kept).filter(has_room).collect();
+        let with_cells = |(.., number, marks): (_, _, usize, Vec<Mark<'s>>)| {
+            let (checkpoint, pos) = (&snapshot.checkpoints[number], marks.first()?.1.pos);
+            // A file may list far more checkpoints than there is room for: only those get tables.
+            let sources = self.sources(request, checkpoint, &marks)?;
+            let cells = room.take(checkpoint.floor).then(|| cells_from(request, sources))?;
+            Some(Kept { number, checkpoint, marks, cells, pos, pinned: checkpoint.pinned, n_rows: 0 })
+        };
+        let mut kept: Vec<Kept<'_>> = ranked.into_iter().filter_map(with_cells).collect();
         let mut pins = self.checkpoints.n_free_pins();
         for kept in kept.iter_mut().filter(|kept| kept.pinned) {
             kept.pinned = pins > 0;
@@ -146,26 +159,24 @@ impl Memory {
         kept
     }
 
-    /// Return the cells that a checkpoint keeps apart in this memory, per group; `None` if some are
-    /// missing.
-    fn cells_for(
+    /// Return the block tables that have what a checkpoint keeps apart in this memory; `None` if
+    /// some cells are missing.
+    fn sources<'s>(
         &self,
-        request: &Request<'_>,
-        checkpoint: &Checkpoint,
-        marks: &[Mark<'_>],
-    ) -> Option<Vec<Option<Cells>>> {
+        request: &Request<'s>,
+        checkpoint: &'s Checkpoint,
+        marks: &[Mark<'s>],
+    ) -> Option<Vec<CellSource<'s>>> {
         let pos = marks.first()?.1.pos;
-        let mut list = vec![None; request.places.len()];
-        for (group, window) in self.windows(request) {
+        let source = |(group, window): (usize, &WindowCells)| {
+            if let Some(own) = &checkpoint.cells[group] {
+                return Some((group, own, None));
+            }
             let needed = window.window.needed_from(pos);
-            let derived = || {
-                let mut with = marks.iter().map(|(sequence, _)| &sequence.cells[group]);
-                let whole = with.find(|cells| cells.whole_from <= needed)?;
-                Some(whole.within(&request.snapshot.blocks[group], needed..pos))
-            };
-            list[group] = Some(checkpoint.cells[group].clone().or_else(derived)?);
-        }
-        Some(list)
+            let mut with = marks.iter().map(|(sequence, _)| &sequence.cells[group]);
+            Some((group, with.find(|cells| cells.whole_from <= needed)?, Some(needed..pos)))
+        };
+        self.windows(request).map(source).collect()
     }
 
     /// Leave out cells behind windows, then checkpoints, until the rest fits; fail if it never
@@ -214,16 +225,30 @@ impl Memory {
         let snapshot = choice.request.snapshot;
         let mut left = self.checkpoints.free_journals.len();
         let most = self.checkpoints.journal_len();
+        let row = snapshot.shape.pieces().map(|tensor| 4 * tensor.input as u64).fold(0, u64::saturating_add);
         for kept in &mut choice.checkpoints {
             let saved = kept.checkpoint.journal.map_or(0, |journal| snapshot.journals[journal as usize]);
-            if saved > 0 && most > 0 && left > 0 {
-                left -= 1;
-                // A journal ends at the next multiple of its length: the one that continues it
-                // starts there.
-                kept.n_rows = saved.min(most - kept.pos.0 as u32 % most);
+            if saved == 0 || most == 0 || left == 0 {
+                continue;
+            }
+            // A journal ends at the next multiple of its length: the one that continues it starts
+            // there.
+            let n_rows = saved.min(most - kept.pos.0 as u32 % most);
+            if n_rows == saved || row.saturating_mul(saved.into()) <= MAX_CUT {
+                (left, kept.n_rows) = (left - 1, n_rows);
             }
         }
     }
+}
+
+/// Return the cells of a checkpoint, per group.
+fn cells_from(request: &Request<'_>, sources: Vec<CellSource<'_>>) -> Vec<Option<Cells>> {
+    let mut list = vec![None; request.places.len()];
+    for (group, cells, range) in sources {
+        let blocks = &request.snapshot.blocks[group];
+        list[group] = Some(range.map_or_else(|| cells.clone(), |range| cells.within(blocks, range)));
+    }
+    list
 }
 
 /// Check that a cache that retains all cells gets all of them and can hold so many.

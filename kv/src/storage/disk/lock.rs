@@ -4,7 +4,7 @@
 //! One that goes with the lock is removed by its holder: those who waited for it find that its name
 //! leads elsewhere, and begin anew.
 
-use super::private::{create, keep_from_others};
+use super::private::{Readers, create, keep_from_others};
 use super::{Lock, Wait};
 use crate::file::open_plain;
 use std::boxed::Box;
@@ -27,26 +27,35 @@ struct LockFile {
 /// Wait until nobody else holds the lock at `path`. Makes the file if there is none.
 ///
 /// # Errors
-/// [`ErrorKind::WouldBlock`] if somebody held it for as long as `most` says;
-/// [`ErrorKind::Interrupted`] if `stop` returned true; [`ErrorKind::InvalidInput`] if there is
+/// [`ErrorKind::WouldBlock`] if somebody held it for as long as `wait.most` says;
+/// [`ErrorKind::Interrupted`] if `wait.stop` returned true; [`ErrorKind::InvalidInput`] if there is
 /// something else than a file; else what the system says.
 pub(super) fn lock(path: &Path, wait: Wait<'_>) -> io::Result<Lock> {
     let began = Instant::now();
     loop {
-        let Some((file, is_fresh)) = open(path)? else { continue };
-        while let Err(error) = file.try_lock() {
-            match error {
-                TryLockError::WouldBlock if (wait.stop)() => return Err(ErrorKind::Interrupted.into()),
-                TryLockError::WouldBlock if began.elapsed() < wait.most => sleep(PAUSE),
-                error => return Err(error.into()),
-            }
-        }
+        let Some((file, is_made)) = open(path)? else { continue };
+        // Somebody may lock a file before whoever made it does.
+        let is_fresh = lock_file(&file, wait, began)? && is_made;
         // Whoever held it may have removed it, and somebody else may have made another.
         if leads_to(path, &file) {
             let guard = Box::new(LockFile { file, path: path.into(), goes: wait.goes && cfg!(unix) });
             return Ok(Lock { is_fresh, guard });
         }
     }
+}
+
+/// Wait until nobody else has locked the file, and return true if that took no waiting.
+fn lock_file(file: &File, wait: Wait<'_>, began: Instant) -> io::Result<bool> {
+    let mut is_first = true;
+    while let Err(error) = file.try_lock() {
+        match error {
+            TryLockError::WouldBlock if (wait.stop)() => return Err(ErrorKind::Interrupted.into()),
+            TryLockError::WouldBlock if began.elapsed() < wait.most => sleep(PAUSE),
+            error => return Err(error.into()),
+        }
+        is_first = false;
+    }
+    Ok(is_first)
 }
 
 impl Drop for LockFile {
@@ -61,7 +70,7 @@ impl Drop for LockFile {
 /// Open the file at `path`, and return true with it if it was made; `None` if it was removed
 /// meanwhile.
 fn open(path: &Path) -> io::Result<Option<(File, bool)>> {
-    match create(path) {
+    match create(path, Readers::Owner) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         created => return created.map(|file| Some((file, true))),
     }

@@ -2,7 +2,7 @@
 
 use super::lock::lock;
 use super::names::{TEMP_BACK, folder_of, random_names, temp_front};
-use super::private::{create, create_folder, keep_from_others};
+use super::private::{Readers, create, create_folder, keep_from_others};
 use super::{Disk, DiskFile, Facts, Lock, Mode, Wait};
 use crate::file::{FileError, Problem, check_kind, expect_size, open_plain, read_at};
 use crate::io::ReadAt;
@@ -41,7 +41,7 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(create(path)?))
+        Ok(Box::new(create(path, Readers::Owner)?))
     }
 
     fn lock(&self, path: &Path, wait: Wait<'_>) -> io::Result<Lock> {
@@ -73,6 +73,10 @@ impl Disk for RealDisk {
     fn facts(&self, path: &Path) -> io::Result<Facts> {
         let metadata = fs::symlink_metadata(path)?;
         Ok(Facts { is_file: metadata.is_file(), len: metadata.len(), modified: metadata.modified()? })
+    }
+
+    fn changed(&self, folder: &Path) -> io::Result<SystemTime> {
+        fs::metadata(folder)?.modified()
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -210,7 +214,7 @@ pub fn check_target(path: impl AsRef<Path>) -> Result<(), FileError> {
         return Err(of_file(error.into()));
     }
     let folder = folder_of(&target);
-    let made = random_names(folder, &temp_front(&target), TEMP_BACK, create);
+    let made = random_names(folder, &temp_front(&target), TEMP_BACK, |path| create(path, Readers::Owner));
     let removed = made.and_then(|(_, temp)| match fs::remove_file(temp) {
         // Somebody who saves there took it for what a killed process left.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -220,50 +224,6 @@ pub fn check_target(path: impl AsRef<Path>) -> Result<(), FileError> {
         let problem = if folder.is_dir() { Problem::Io(error) } else { Problem::from(error) };
         FileError::new(folder, problem)
     })
-}
-
-/// Write a new file, for its owner alone, in place of what is at `path`: it holds the old bytes or
-/// the new ones, whatever happens. `write` gets an empty file beside it, which is synced and takes
-/// the name over, be it that of a link or a device; [`Disk::find`] follows links and refuses the
-/// rest. On an error nothing is left beside it, and what was there is as it was, or the new file if
-/// only the last step failed, which makes the name durable.
-///
-/// # Errors
-/// That of `write`, or what the system says.
-///
-/// # Example
-/// ```
-/// use backstitch_kv::storage::disk::replace;
-/// use std::io::{Error, Write};
-///
-/// let folder = tempfile::tempdir()?;
-/// let path = folder.path().join("a.txt");
-/// std::fs::write(&path, b"old")?;
-/// replace(&path, |mut file| file.write_all(b"new"))?;
-/// replace(&path, |_| Err(Error::other("nothing to say"))).unwrap_err();
-/// assert_eq!(std::fs::read(&path)?, b"new");
-/// # Ok::<(), Error>(())
-/// ```
-pub fn replace<E: From<io::Error>>(
-    path: impl AsRef<Path>,
-    write: impl FnOnce(&File) -> Result<(), E>,
-) -> Result<(), E> {
-    let path = path.as_ref();
-    let folder = folder_of(path);
-    // Without a dot in front: whoever saves a state at `path` removes temporary files with one.
-    let mut front = path.file_name().unwrap_or_default().to_owned();
-    front.push(".");
-    let (file, temp) = random_names(folder, &front, TEMP_BACK, create)?;
-    let written = write(&file).and_then(|()| {
-        file.sync_all()?;
-        Ok(fs::rename(&temp, path)?)
-    });
-    if written.is_err() {
-        // Whatever is left is of no use; the error to report is the first one.
-        let _ = fs::remove_file(&temp);
-        return written;
-    }
-    Ok(RealDisk.sync_folder(folder)?)
 }
 
 #[cfg(test)]

@@ -96,7 +96,7 @@ impl Folder {
     /// show, or the system does not tell.
     pub(super) fn changed(&self) -> Option<SystemTime> {
         let now = SystemTime::now();
-        let changed = self.disk.facts(&self.path).ok()?.modified;
+        let changed = self.disk.changed(&self.path).ok()?;
         let is_settled = now.duration_since(changed).is_ok_and(|age| age > TIME_STEP);
         is_settled.then_some(changed)
     }

@@ -2,11 +2,13 @@
 
 use super::Shared;
 use super::entry::EntryName;
+use super::key::BLOCK_TOKENS;
 use crate::storage::container::{Section, Source};
 use crate::storage::disk::DiskFile;
 use crate::storage::error::Error;
 use core::fmt;
 use std::boxed::Box;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::vec::Vec;
 
@@ -64,6 +66,21 @@ pub enum Why {
         /// The first token of the block.
         at: usize,
     },
+}
+
+impl Found {
+    /// Return the number of tokens to look for again after reading a payload failed with `error`.
+    /// A damaged entry is out of the way already. One that the system did not let be read stays, so
+    /// that the prefix has to end before its first block; for other errors, before the last block.
+    pub fn retry_len(&self, error: &Error) -> usize {
+        if error.is_damage() {
+            return self.n_tokens;
+        }
+        let is_it =
+            |payload: &Payload| matches!(error, Error::Entry { path, .. } if **path == payload.path());
+        let last = self.blocks.len().saturating_sub(1);
+        self.blocks.iter().position(is_it).unwrap_or(last) * BLOCK_TOKENS
+    }
 }
 
 impl fmt::Display for Why {
@@ -129,6 +146,11 @@ impl Payload {
     /// [`Error::Entry`], as [`Payload::read`], and for a longer payload.
     pub fn to_vec(&self) -> Result<Vec<u8>, Error> {
         self.of_entry(self.source().read(&self.section, MAX_RESUME)).map(|bytes| bytes.into_owned())
+    }
+
+    /// Return the path of the entry.
+    fn path(&self) -> PathBuf {
+        self.entry.cache.folder.path_of(&self.entry.name)
     }
 
     fn source(&self) -> Source<'_> {

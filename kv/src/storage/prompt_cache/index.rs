@@ -167,12 +167,19 @@ impl Index {
 /// Judge a file by the attempt to read it as an entry.
 fn known(entry: Result<Entry, Error>) -> Known {
     entry.map(Arc::new).map_err(|error| match &error {
-        Error::Entry { error, .. } if matches!(**error, Error::Version { found, .. } if found > VERSION) => {
-            Useless::Later
-        }
+        Error::Entry { error, .. } if is_later(error) => Useless::Later,
         error if error.is_damage() => Useless::Damaged,
         _ => Useless::Unread,
     })
+}
+
+/// Return true if a later program wrote what this one does not understand.
+fn is_later(error: &Error) -> bool {
+    match *error {
+        Error::Version { found, .. } => found > VERSION,
+        Error::UnknownRequired { .. } => true,
+        _ => false,
+    }
 }
 
 #[cfg(test)]

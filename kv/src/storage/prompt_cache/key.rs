@@ -6,6 +6,7 @@
 //! share. The function is fixed for ever: `docs/prompt-cache.md` has test vectors.
 
 use crate::ids::Token;
+use crate::storage::header::Hex;
 use core::fmt;
 use std::vec::Vec;
 
@@ -56,7 +57,7 @@ impl Key {
 impl fmt::Display for Key {
     /// 64 hexadecimal digits, lower-case.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "{}", Hex(&self.0))
     }
 }
 

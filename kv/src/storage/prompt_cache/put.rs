@@ -183,11 +183,10 @@ impl Task<'_> {
     }
 
     /// Return the content of `PRFX`.
-    fn description(&self, job: &Job) -> Result<Vec<u8>, Error> {
-        let (what, found) = ("blocks of a prompt", job.blocks.start as u64);
-        let too_many = |_| Error::Request { what, found, wanted: u64::from(u32::MAX) };
-        let n_before = u32::try_from(job.blocks.start).map_err(too_many)?;
-        Ok(entry::prefix(&self.keys[job.blocks.start], n_before, &self.blocks[job.blocks.clone()]))
+    fn description(&self, job: &Job) -> Vec<u8> {
+        // The tokens of 2^32 blocks fit no memory.
+        let n_before = job.blocks.start as u32;
+        entry::prefix(&self.keys[job.blocks.start], n_before, &self.blocks[job.blocks.clone()])
     }
 
     /// Return the entries that hold any of the prompt: making room for its end must not cost its
@@ -203,7 +202,7 @@ impl Shared {
     /// Write and publish an entry, and return its bytes; `None` if others changed the same prompt's
     /// blocks meanwhile.
     fn write_entry(&self, task: &Task<'_>, job: &Job, budget: u64) -> Result<Option<u64>, Error> {
-        let description = task.description(job)?;
+        let description = task.description(job);
         let payloads = task.payloads(job).map(|(.., pieces)| len_of(pieces));
         let need = container_bytes(payloads.chain([description.len() as u64])).unwrap_or(u64::MAX);
         let part = self.reserve(task, need, budget)?;

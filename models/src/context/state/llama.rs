@@ -89,20 +89,7 @@ impl Context {
         options: &RestoreOptions<'_>,
     ) -> Result<Restored, Error> {
         let file = self.llama_file(bytes, true)?;
-        let n = file.snapshot().sequences.len() as u32;
-        if n > self.params.n_seq_max {
-            return Err(Error::Sequence { seq: n - 1 });
-        }
-        let seqs: Vec<SeqId> = (0..n).map(SeqId).collect();
-        let old = self.live();
-        let mut restored = self.take_file(&file, &seqs, options)?;
-        // A number that the file has nothing for is free, as are those behind its last.
-        let is_empty = |seq: &SeqId| seq.0 >= n || self.end(*seq) == Pos::ZERO;
-        let empty: Vec<SeqId> =
-            seqs.iter().chain(old.iter().filter(|seq| seq.0 >= n)).copied().filter(is_empty).collect();
-        restored.sequences.retain(|sequence| !empty.contains(&sequence.seq));
-        empty.into_iter().for_each(|seq| self.release_live(seq));
-        Ok(restored)
+        self.take_session(&file, options)
     }
 
     /// Read a sequence file or buffer of llama.cpp, in place of what `seq` holds; a `seq` below
@@ -116,11 +103,57 @@ impl Context {
         bytes: &[u8],
         options: &RestoreOptions<'_>,
     ) -> Result<Restored, Error> {
+        let file = self.llama_file(bytes, false)?;
+        self.take_sequence(&file, seq, options)
+    }
+
+    /// Read what stands behind the tokens of a sequence file of llama.cpp, in place of what `seq`
+    /// holds; for `None` of a session file, in place of all. The list of tokens is `tokens`.
+    ///
+    /// # Errors
+    /// As [`Context::llama_state_read`].
+    pub fn llama_read_behind(
+        &mut self,
+        seq: Option<SeqId>,
+        tokens: Vec<Token>,
+        rest: &[u8],
+        options: &RestoreOptions<'_>,
+    ) -> Result<Restored, Error> {
+        let form = if seq.is_some() { Form::Sequence } else { Form::Session };
+        let file = File::parse_behind(form, tokens, rest, &self.llama_layout()?)?;
+        match seq {
+            Some(seq) => self.take_sequence(&file, seq, options),
+            None => self.take_session(&file, options),
+        }
+    }
+
+    fn take_sequence(
+        &mut self,
+        file: &File<'_>,
+        seq: SeqId,
+        options: &RestoreOptions<'_>,
+    ) -> Result<Restored, Error> {
         if seq.0 >= self.params.n_seq_max {
             return Err(Error::Sequence { seq: seq.0 });
         }
-        let file = self.llama_file(bytes, false)?;
-        self.take_file(&file, &[seq], options)
+        self.take_file(file, &[seq], options)
+    }
+
+    fn take_session(&mut self, file: &File<'_>, options: &RestoreOptions<'_>) -> Result<Restored, Error> {
+        let n = file.snapshot().sequences.len() as u32;
+        if n > self.params.n_seq_max {
+            return Err(Error::Sequence { seq: n - 1 });
+        }
+        let seqs: Vec<SeqId> = (0..n).map(SeqId).collect();
+        let old = self.live();
+        let mut restored = self.take_file(file, &seqs, options)?;
+        // A number that the file has nothing for is free, as are those behind its last.
+        let is_empty = |seq: &SeqId| seq.0 >= n || self.end(*seq) == Pos::ZERO;
+        let empty: Vec<SeqId> =
+            seqs.iter().chain(old.iter().filter(|seq| seq.0 >= n)).copied().filter(is_empty).collect();
+        restored.sequences.retain(|sequence| !empty.contains(&sequence.seq));
+        empty.into_iter().for_each(|seq| self.release_live(seq));
+        Ok(restored)
     }
 
     /// Parse a file of this model that has to be a session, or that must not be one.

@@ -1,6 +1,6 @@
 //! From a saved state to sequences of a context.
 
-use super::saved::{SavedContext, SavedSequence};
+use super::saved::{MAX_LISTS, SavedContext, SavedSequence};
 use super::sections::{MAX_TOKENS, SAMPLER, TOKENS, TRAIL, expect_at_most, sampler_room};
 use super::{RestoreOptions, Restored, RestoredSequence};
 use crate::adapter::{AdapterError, AdapterSet};
@@ -29,12 +29,9 @@ impl Context {
         // Numbers of another model mean nothing.
         container.expect_fingerprint(&self.fingerprint())?;
         container.expect_scope(if seq.is_some() { Scope::Sequence } else { Scope::Context })?;
-        let SavedContext { memory, sequences: saved, metadata, .. } = SavedContext::parse(container)?;
-        let n = saved.len() as u64;
-        if seq.is_some() && n != 1 {
-            let (what, wanted) = ("the list of sequences", "one sequence");
-            return Err(Error::SavedValue { what, offset: 0, found: n, wanted });
-        }
+        let expect = |ids: &[u32]| self.expect_sequences(container, seq, ids);
+        let SavedContext { memory, sequences: saved, metadata, .. } =
+            SavedContext::parse_if(container, expect)?;
         let (seqs, others) = match seq {
             Some(seq) => (vec![seq], Vec::new()),
             None => {
@@ -43,10 +40,6 @@ impl Context {
                 (seqs, others)
             }
         };
-        if let Some(seq) = seqs.iter().find(|seq| seq.0 >= self.params.n_seq_max) {
-            return Err(Error::Sequence { seq: seq.0 });
-        }
-        self.expect_room(container, n)?;
         let sets = self.restored_adapters(&saved, seq, options)?;
         let contents = saved.iter().map(|saved| Ok((self.restored_history(saved)?, saved.logits.clone())));
         let contents = contents.collect::<Result<_, Error>>()?;
@@ -61,6 +54,26 @@ impl Context {
         };
         let sequences = saved.into_iter().zip(&seqs).map(with_sampler).collect();
         Ok(Restored { sequences, metadata, n_bytes: container.committed_len(), fit })
+    }
+
+    /// Check that a state has one sequence, if it is to be taken as `seq`, else that this context
+    /// can have all of its sequences, and that it has room for their lists.
+    fn expect_sequences(
+        &self,
+        container: &Container<'_>,
+        seq: Option<SeqId>,
+        ids: &[u32],
+    ) -> Result<(), Error> {
+        let found = ids.len() as u64;
+        if seq.is_some() && found != 1 {
+            let (what, wanted) = ("the list of sequences", "one sequence");
+            return Err(Error::SavedValue { what, offset: 0, found, wanted });
+        }
+        // Ids ascend.
+        match seq.map(|seq| seq.0).or(ids.last().copied()).filter(|seq| *seq >= self.params.n_seq_max) {
+            Some(seq) => Err(Error::Sequence { seq }),
+            None => self.expect_room(container, found),
+        }
     }
 
     /// Return the set of each saved sequence, from those that the caller gave or that the sequences
@@ -105,8 +118,8 @@ impl Context {
             let sections = tags.iter().flat_map(|tag| container.of(*tag));
             let value = sections.filter(|section| section.index < n_sequences);
             let value = value.map(|section| section.raw_len).fold(0, u64::saturating_add);
-            let limit = n_sequences.saturating_mul(own).saturating_add(container.committed_len());
-            expect_at_most(what, value, limit.saturating_add(MAX_TOKENS))?;
+            let limit = n_sequences.saturating_mul(own).saturating_add(MAX_TOKENS);
+            expect_at_most(what, value, limit.saturating_add(container.committed_len().min(MAX_LISTS)))?;
         }
         Ok(())
     }

@@ -23,6 +23,8 @@ const MAX_SEQUENCES: u64 = 1 << 20;
 /// Bytes that the contents of all lists may have beyond those of the file. They have more only
 /// where sections are compressed.
 const LISTS_ROOM: u64 = 16 << 20;
+/// Bytes that they may have at most: a file can be long without being full.
+pub(super) const MAX_LISTS: u64 = 1 << 30;
 
 /// A saved state: all of its descriptions, each checked by itself and against the others.
 ///
@@ -74,7 +76,7 @@ pub struct SavedSequence {
     /// The position of the first of its tokens.
     pub start: Pos,
     /// Its tokens, as far as they are known.
-    pub tokens: Arc<[Token]>,
+    pub tokens: Arc<Vec<Token>>,
     /// The logits after its last token.
     pub logits: Option<Arc<Vec<f32>>>,
     /// The state of its samplers, without their earlier ones.
@@ -124,10 +126,20 @@ impl<'a> SavedContext<'a> {
     /// other sections that are not what they should be, or do not fit the memory's part;
     /// [`Error::OutOfMemory`].
     pub fn parse(container: &'a Container<'a>) -> Result<Self, Error> {
+        Self::parse_if(container, |_| Ok(()))
+    }
+
+    /// As [`SavedContext::parse`], with a check of the ids before the lists of their sequences are
+    /// read.
+    pub(super) fn parse_if(
+        container: &'a Container<'a>,
+        check: impl FnOnce(&[u32]) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
         let own = [SEQUENCES, TOKENS, ADAPTERS, LOGITS, SAMPLER, TRAIL, METADATA].map(|tag| (tag, VERSION));
         container.expect(&own.into_iter().chain(IMAGE_TAGS).collect::<Vec<_>>())?;
         let memory = StoredSnapshot::open(container)?;
         let ids = parse_ids(container, memory.snapshot())?;
+        check(&ids)?;
         let (mut lists, mut known) = (Lists { container, n_bytes: 0 }, Known::default());
         let sequences = (0..).zip(ids.iter().zip(&memory.snapshot().sequences));
         let sequences = sequences
@@ -203,7 +215,7 @@ impl Lists<'_> {
             return Ok(content.clone());
         }
         self.n_bytes = self.n_bytes.saturating_add(section.raw_len);
-        let most = self.container.committed_len().saturating_add(LISTS_ROOM);
+        let most = self.container.committed_len().saturating_add(LISTS_ROOM).min(MAX_LISTS);
         expect_at_most("bytes of all lists of tokens, logits and samplers", self.n_bytes, most)?;
         let content = parse(&self.container.read_at_most(section, limit)?)?;
         known.insert(place, content.clone());

@@ -1,6 +1,7 @@
 //! From sequences to sections.
 
 use super::SaveOptions;
+use super::saved::MAX_LISTS;
 use super::sections::{
     ADAPTERS, LOGITS, MAX_TOKENS, METADATA, SAMPLER, SEQUENCES, TOKENS, TRAIL, VERSION, expect_at_most,
     sampler_room,
@@ -72,6 +73,19 @@ impl Content<'_> {
     }
 }
 
+/// Refuse more bytes of lists than a reader takes; those that are alike are stored once.
+fn expect_lists<'a>(sequences: &'a [SequenceContent<'_>]) -> Result<(), storage::Error> {
+    let of = |sequence: &'a SequenceContent<'_>| {
+        let SequenceContent { tokens, adapters, logits, sampler } = sequence;
+        let logits = bytemuck::must_cast_slice(logits.unwrap_or_default());
+        let samplers = sampler.iter().flatten().map(Vec::as_slice);
+        [&tokens[..], adapters, logits].into_iter().chain(samplers)
+    };
+    let distinct: BTreeSet<&[u8]> = sequences.iter().flat_map(of).collect();
+    let value = distinct.iter().map(|list| list.len() as u64).sum();
+    expect_at_most("bytes of all lists of tokens, logits and samplers", value, MAX_LISTS)
+}
+
 /// Refuse states of samplers that are the same bytes of the file so often that a reader would not
 /// take them.
 fn expect_shared_room(sequences: &[SequenceContent<'_>], own: u64) -> Result<(), storage::Error> {
@@ -136,6 +150,7 @@ impl Context {
             Ok(SequenceContent { tokens, adapters, logits, sampler })
         };
         let sequences: Vec<_> = seqs.iter().enumerate().map(sequence).collect::<Result<_, Error>>()?;
+        expect_lists(&sequences)?;
         expect_shared_room(&sequences, sampler_room(self.params.n_ctx))?;
         Ok(Content {
             ids: seqs.iter().map(|seq| seq.0).collect(),

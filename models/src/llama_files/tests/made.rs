@@ -80,7 +80,7 @@ fn forks_share_their_blocks_again() {
     let back = Owned::load(file.snapshot(), &file).unwrap();
     assert_eq!(written(&back, &layout, Form::Session, &Options::default()), bytes);
     // One stream a sequence has no sharing: each has its copy.
-    let options = Options { n_stream: 2, v_trans: true, sequence: 0 };
+    let options = Options { n_stream: 2, v_trans: true, margin: true, ..Options::default() };
     let bytes = written(&content, &layout, Form::Session, &options);
     let file = File::parse(&bytes, &layout).unwrap();
     assert_eq!((file.snapshot().blocks[0].len(), file.options()), (5, options));

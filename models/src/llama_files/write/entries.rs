@@ -1,7 +1,7 @@
 //! The cells that go into a file, in its order.
 
 use super::Writer;
-use crate::llama_files::{Error, Form, range};
+use crate::llama_files::{Error, range};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use backstitch_kv::Pos;
@@ -52,7 +52,7 @@ impl Writer<'_> {
             let cells = sequence.cells[group].places(blocks);
             let mut line: Vec<(Pos, Place)> = cells.map(|(pos, block, cell)| (pos, (block, cell))).collect();
             if let (Sees::Window(window), Some(&(last, _))) = (sees, line.last())
-                && self.form != Form::Session
+                && !self.options.margin
             {
                 line.retain(|cell| cell.0 >= window.first(last));
             }

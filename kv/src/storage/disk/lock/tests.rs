@@ -48,6 +48,20 @@ fn a_lock_file_that_was_there_is_not_fresh_and_becomes_its_owners_alone() {
     assert!(acquire(&path, Duration::ZERO, false).unwrap().is_fresh);
 }
 
+#[test]
+fn a_file_that_another_locked_first_is_known_for_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lock");
+    let (file, is_made) = open(&path).unwrap().unwrap();
+    let (other, _) = open(&path).unwrap().unwrap();
+    other.try_lock().unwrap();
+    let unlock = || other.unlock().is_err();
+    let wait = Wait { most: Duration::from_secs(60), stop: &unlock, goes: false };
+    assert!(is_made && !lock_file(&file, wait, Instant::now()).unwrap());
+    file.unlock().unwrap();
+    assert!(lock_file(&file, wait, Instant::now()).unwrap());
+}
+
 #[cfg(unix)]
 #[test]
 fn a_lock_file_of_another_that_came_in_its_place_stays() {

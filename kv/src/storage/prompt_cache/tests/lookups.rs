@@ -1,6 +1,7 @@
 //! Results of look-ups, and why nothing longer was found.
 
 use super::*;
+use std::string::ToString;
 
 #[test]
 fn what_was_stored_is_found_by_whoever_opens_the_folder_next() {
@@ -58,6 +59,40 @@ fn another_process_sees_what_this_one_stores() {
         a.put(&bench.entry(&tokens, 300)).unwrap();
         assert_eq!(bench.verified(&b, &tokens, Need::Blocks).n_tokens, n * BLOCK_TOKENS);
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_linked_folder_shows_what_another_process_stores() {
+    let (bench, elsewhere) = (Bench::new(), tempfile::tempdir().unwrap());
+    let link = elsewhere.path().join("link");
+    std::os::unix::fs::symlink(bench.folder.path(), &link).unwrap();
+    // An old link, whose own time says nothing of the folder.
+    let aged = std::process::Command::new("touch").args(["-h", "-t", "202001010000"]).arg(&link).status();
+    assert!(aged.unwrap().success());
+    let cache = PromptCache::open(&link, Access::ReadOnly).unwrap();
+    let tokens = prompt(1, 2);
+    assert_eq!(bench.verified(&cache, &tokens, Need::Blocks).n_tokens, 0);
+    bench.open(LARGE).put(&bench.entry(&tokens, 300)).unwrap();
+    assert_eq!(bench.verified(&cache, &tokens, Need::Blocks).n_tokens, 64);
+}
+
+#[test]
+fn what_could_not_be_read_is_left_out_the_next_time() {
+    let bench = Bench::new();
+    let (cache, tokens) = (bench.open(LARGE), prompt(1, 6));
+    cache.put(&bench.entry(&tokens[..64], 10)).unwrap();
+    cache.put(&bench.entry(&tokens, 10)).unwrap();
+    let found = bench.verified(&cache, &tokens, Need::Blocks);
+    let of_entry = |error| {
+        let path = bench.folder.path().join(found.blocks[4].entry.name.to_string());
+        Error::Entry { path: path.into(), error: Box::new(error) }
+    };
+    let unread = Error::Io(crate::io::Error::System(io::ErrorKind::PermissionDenied.into()));
+    assert_eq!(found.retry_len(&of_entry(unread)), 64, "the entry in the way begins there");
+    assert_eq!(found.retry_len(&of_entry(Error::ReadOnly)), 192, "damage is removed");
+    let of_memory = Error::Memory(crate::Error::Snapshot { what: "anything", index: 0 });
+    assert_eq!(found.retry_len(&of_memory), 160);
 }
 
 #[test]

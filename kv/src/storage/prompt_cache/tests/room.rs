@@ -177,6 +177,10 @@ impl Disk for Watched {
         self.before(Operation::Ask).facts(path)
     }
 
+    fn changed(&self, folder: &Path) -> io::Result<SystemTime> {
+        self.before(Operation::Ask).changed(folder)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.before(Operation::Rename).rename(from, to)
     }

@@ -313,6 +313,16 @@ fn entries_of_a_later_version_are_left_alone_until_room_is_needed() {
 }
 
 #[test]
+fn entries_with_sections_of_a_later_release_stay() {
+    let bench = Bench::new();
+    let parts = [sound(&bench), vec![(Tag(*b"NEXT"), 0, vec![1; 9])]].concat();
+    let path = forge(&bench, Scope::Entry, &parts);
+    let cache = bench.open(LARGE);
+    assert!(path.exists() && cache.stats().entries == 1);
+    assert_eq!(bench.verified(&cache, &prompt(1, 2), Need::Blocks).n_tokens, 0);
+}
+
+#[test]
 fn entries_of_an_older_version_are_removed() {
     let (bench, tokens, path) = small();
     of_version(&path, 1);
