@@ -78,6 +78,9 @@ pub struct Counters {
     pub n_held: usize,
     /// Sequences dropped to make room.
     pub n_evicted: u64,
+    /// Sequences of which not all could be stored: the disk was full or failed, or they were
+    /// dropped before it had taken them.
+    pub n_unstored: u64,
     /// Drafts that were evaluated.
     pub n_drafts: u64,
     /// Tokens of drafts.

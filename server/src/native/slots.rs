@@ -71,7 +71,7 @@ pub(super) async fn act(
     client: Client,
     id: Result<Path<String>, PathRejection>,
     query: Result<Query<HashMap<String, String>>, QueryRejection>,
-    Body(body): Body,
+    Body(body, _): Body,
 ) -> Result<Json<Value>, ApiError> {
     let (Path(id), Query(query)) = (id?, query?);
     let Ok(slot) = id.parse::<usize>() else { return Err(ApiError::invalid("Invalid slot ID")) };
@@ -176,6 +176,7 @@ pub(super) async fn cache(
             "n_generated": counters.n_generated,
             "n_held": counters.n_held,
             "n_evicted": counters.n_evicted,
+            "n_unstored": counters.n_unstored,
         },
         "n_ctx": summary.n_ctx,
         "n_slots": summary.n_slots,
