@@ -8,7 +8,8 @@ use crate::params::ServerParams;
 use axum::extract::{Request, State};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, CONTENT_LENGTH, HOST, HeaderName, ORIGIN, SERVER, VARY,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, CONTENT_LENGTH,
+    HOST, HeaderName, ORIGIN, SERVER, VARY,
 };
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
@@ -25,7 +26,8 @@ const PUBLIC_PAGE: [&str; 4] = ["/page/", "/_app/", "/sw.js", "/manifest.webmani
 const ANTHROPIC: &str = "/v1/messages";
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
-const ANY: HeaderValue = HeaderValue::from_static("*");
+/// The seconds for which a browser need not ask again what a page may send.
+const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 const YES: HeaderValue = HeaderValue::from_static("true");
 const NOSNIFF: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
@@ -36,6 +38,7 @@ pub(super) async fn guard(State(host): State<Arc<Host>>, mut request: Request, n
     let params = host.params();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let origin = request.headers().get(ORIGIN).cloned();
+    let wanted = request.headers().get(ACCESS_CONTROL_REQUEST_HEADERS).cloned();
     let is_allowed = origin.as_ref().is_some_and(|origin| allows(params, origin));
     let mut response = match admit(params, &method, &path, request.headers(), is_allowed) {
         Err(error) => error.into_response(),
@@ -59,8 +62,12 @@ pub(super) async fn guard(State(host): State<Arc<Host>>, mut request: Request, n
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, YES);
         headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
-        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, ANY);
-        headers.insert(VARY, HeaderValue::from_static("Origin"));
+        // An asterisk would be a name here, and would not stand for the header of a key anyway.
+        if let Some(wanted) = wanted {
+            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, wanted);
+            headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+        }
+        headers.insert(VARY, HeaderValue::from_static("Origin, Access-Control-Request-Headers"));
     }
     log(&method, &path, response.status(), since, reason.as_deref());
     response
@@ -88,7 +95,7 @@ fn admit(
     if length.is_some_and(|length| length > params.max_body_bytes as u64) {
         return Err(too_large(params.max_body_bytes));
     }
-    let is_public = method == Method::GET
+    let is_public = (method == Method::GET || method == Method::HEAD)
         && (PUBLIC.contains(&path) || PUBLIC_PAGE.iter().any(|start| path.starts_with(start)));
     match Client::of(headers, &params.api_keys) {
         Err(_) if is_public || method == Method::OPTIONS => Ok(Client::default()),
@@ -185,6 +192,7 @@ mod tests {
         let params = ServerParams { api_keys: vec!["secret".into()], ..ServerParams::default() };
         let admit = |method, path| admit(&params, &method, path, &HeaderMap::new(), false);
         assert!(admit(Method::GET, "/health").is_ok() && admit(Method::OPTIONS, "/completion").is_ok());
+        assert!(admit(Method::HEAD, "/health").is_ok() && admit(Method::HEAD, "/slots").is_err());
         for (method, path) in
             [(Method::POST, "/completion"), (Method::POST, "/health"), (Method::GET, "/slots")]
         {
