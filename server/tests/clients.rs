@@ -47,8 +47,9 @@ impl Running {
         let mut stream = TcpStream::connect(self.address).unwrap();
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let length = body.len();
-        let head =
-            format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}");
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}"
+        );
         write!(stream, "{head}\r\n\r\n{body}").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();

@@ -496,9 +496,9 @@ fn what_is_larger_than_may_wait_is_stored_in_parts() {
 #[test]
 fn what_the_disk_does_not_take_is_counted() {
     let (model, folder) = (demo(), tempfile::tempdir().unwrap());
-    // The first blocks are in the way of the others.
+    // Less than a block.
     let state = Some(folder.path().to_owned());
-    let kept = EngineParams { state, state_bytes: 100_000, state_waiting: 1, ..params() };
+    let kept = EngineParams { state, state_bytes: 1, state_waiting: 1, ..params() };
     let engine = Engine::start(&model, kept).unwrap();
     answer(engine.generate(request(&model, &some_tokens(&model, 400, 1), 8, 1)).unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -48,7 +48,7 @@ impl Running {
         let length = body.len();
         write!(
             stream,
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
         )
         .unwrap();
         let mut answer = String::new();
@@ -130,7 +130,7 @@ fn tokens_and_texts_are_inverse() {
     assert!(pieces["tokens"][0]["piece"].is_string());
     let long = json!({"content": " a".repeat((1 << 20) + 1), "with_pieces": true});
     let (status, refused) = server.post("/tokenize", &long);
-    assert!(status == 400 && refused["error"]["param"] == "content", "{refused}");
+    assert!(status == 400 && refused.to_string().contains("longer than 1048576"), "{refused}");
 }
 
 #[test]
@@ -375,7 +375,7 @@ fn clients_that_go_away_keep_nothing_busy() {
         let body = body.to_string();
         write!(
             client,
-            "POST /completion HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         )
         .unwrap();
@@ -420,7 +420,7 @@ fn bodies_that_never_end_are_cut_off() {
         let mut client = server.connect();
         write!(
             client,
-            "POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 100\r\n\r\n["
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 100\r\n\r\n["
         )
         .unwrap();
         let mut answer = String::new();

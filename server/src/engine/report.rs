@@ -78,8 +78,8 @@ pub struct Counters {
     pub n_held: usize,
     /// Sequences dropped to make room.
     pub n_evicted: u64,
-    /// Sequences of which not all could be stored: the disk was full or failed, or they were
-    /// dropped before it had taken them.
+    /// Parts of sequences that could not be stored: the disk was full or failed, or the sequence
+    /// was dropped before the disk had taken it.
     pub n_unstored: u64,
     /// Drafts that were evaluated.
     pub n_drafts: u64,

@@ -276,6 +276,7 @@ impl Worker {
             n_processing: self.running.len(),
             n_waiting: self.waiting.len(),
             n_held: self.conversations.n_idle(),
+            n_unstored: self.n_unstored(),
             ..self.counters
         }
     }

@@ -13,6 +13,7 @@ use backstitch_models::Model;
 use backstitch_models::grammar::{Compiler, GrammarError};
 use backstitch_models::vocab::Vocab;
 use std::num::NonZero;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::Semaphore;
@@ -178,6 +179,8 @@ pub struct Host {
     last_use: Mutex<Instant>,
     started: u64,
     bodies: Arc<Bodies>,
+    /// The engine ended by a panic, and the model is not loaded again yet.
+    is_broken: AtomicBool,
 }
 
 impl core::fmt::Debug for Host {
@@ -201,8 +204,8 @@ impl Host {
         let app = Arc::new(tokio::sync::Mutex::new(Some(Arc::new(app))));
         let last_use = Mutex::new(Instant::now());
         let (loader, started) = (Box::new(loader), unix_time());
-        let bodies = Arc::default();
-        Ok(Host { params, loader, summary, adapters, app, last_use, started, bodies })
+        let (bodies, is_broken) = (Arc::default(), AtomicBool::new(false));
+        Ok(Host { params, loader, summary, adapters, app, last_use, started, bodies, is_broken })
     }
 
     /// Return the settings of the server.
@@ -235,9 +238,10 @@ impl Host {
         self.app.try_lock().ok()?.clone()
     }
 
-    /// Return true if the engine ended by a panic. The next request loads the model again.
+    /// Return true if the engine ended by a panic, until the model is loaded again, which the next
+    /// request begins.
     pub fn is_broken(&self) -> bool {
-        self.peek().is_some_and(|app| !app.engine().is_alive())
+        self.is_broken.load(Ordering::Relaxed) || self.peek().is_some_and(|app| !app.engine().is_alive())
     }
 
     /// Return the model, loading it if it sleeps or if its engine ended by a panic.
@@ -249,7 +253,10 @@ impl Host {
         let mut app = self.app.clone().lock_owned().await;
         match &*app {
             Some(app) if app.engine().is_alive() => return Ok(app.clone()),
-            Some(_) => tracing::error!("the engine ended by a panic: loading the model again"),
+            Some(_) => {
+                self.is_broken.store(true, Ordering::Relaxed);
+                tracing::error!("the engine ended by a panic: loading the model again");
+            }
             None => tracing::info!("loading the model again"),
         }
         let host = self.clone();
@@ -259,6 +266,7 @@ impl Host {
             // What a broken engine holds is given back before it is needed again.
             drop(app.take());
             let loaded = App::new((host.loader)()?, host.params.clone(), Some(host.adapters.clone()))?;
+            host.is_broken.store(false, Ordering::Relaxed);
             Ok::<_, Error>(app.insert(Arc::new(loaded)).clone())
         };
         let loaded = tokio::task::spawn_blocking(load).await;
@@ -333,8 +341,12 @@ pub(crate) async fn blocking<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     // More threads than cores would only make each slower, and hold memory meanwhile.
     let permit = CORES.acquire().await;
+    let work = move || {
+        // Kept also if the client goes away meanwhile.
+        let _permit = permit;
+        work()
+    };
     let done = tokio::task::spawn_blocking(work).await;
-    drop(permit);
     done.map_err(|_| ApiError::new(ErrorKind::Server, "the request could not be read"))?
 }
 

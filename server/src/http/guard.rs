@@ -14,6 +14,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -91,6 +92,10 @@ fn admit(
         let text = "pages of other origins may not use this server (--cors-origins allows them)";
         return Err(ApiError::new(ErrorKind::Permission, text));
     }
+    if !is_own_name(params, headers) {
+        let text = "this server does not have the name that was asked for (--cors-origins gives it names)";
+        return Err(ApiError::new(ErrorKind::Permission, text));
+    }
     let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|length| length > params.max_body_bytes as u64) {
         return Err(too_large(params.max_body_bytes));
@@ -111,6 +116,36 @@ fn is_foreign(headers: &HeaderMap) -> bool {
     !authority.eq_ignore_ascii_case(own)
 }
 
+/// Return true unless a page may have given its own name to this machine, to count as a page of
+/// this server: a server for this machine alone that needs no key answers to addresses, `localhost`
+/// and the names of allowed origins only.
+fn is_own_name(params: &ServerParams, headers: &HeaderMap) -> bool {
+    let is_loopback = |name: &str| name.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    let is_local_server = params.host == "localhost" || is_loopback(&params.host);
+    if !params.api_keys.is_empty() || !is_local_server {
+        return true;
+    }
+    let Some(host) = headers.get(HOST) else { return true };
+    let Ok(name) = host.to_str().map(|host| name_of(host).trim_end_matches('.').to_lowercase()) else {
+        return false;
+    };
+    let is_allowed = |origin: &String| origin == "*" || name_of(origin).eq_ignore_ascii_case(&name);
+    name == "localhost"
+        || name.ends_with(".localhost")
+        || name.parse::<IpAddr>().is_ok()
+        || params.cors_origins.iter().any(is_allowed)
+}
+
+/// Return the name or address in an origin or authority.
+fn name_of(origin: &str) -> &str {
+    let authority = origin.split_once("://").map_or(origin, |(_, authority)| authority);
+    let name = match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next(),
+        None => authority.split(':').next(),
+    };
+    name.unwrap_or_default()
+}
+
 /// Return true if pages of `origin` may use the server.
 fn allows(params: &ServerParams, origin: &HeaderValue) -> bool {
     let Ok(origin) = origin.to_str() else { return false };
@@ -123,12 +158,7 @@ fn allows(params: &ServerParams, origin: &HeaderValue) -> bool {
 
 /// Return true for an origin on this machine.
 fn is_local(origin: &str) -> bool {
-    let authority = origin.split_once("://").map_or(origin, |(_, authority)| authority);
-    let name = match authority.strip_prefix('[') {
-        Some(rest) => rest.split(']').next(),
-        None => authority.split(':').next(),
-    };
-    matches!(name, Some("localhost" | "127.0.0.1" | "::1"))
+    matches!(name_of(origin), "localhost" | "127.0.0.1" | "::1")
 }
 
 /// Write a line about a request. Prompts and keys are never logged.
@@ -175,6 +205,25 @@ mod tests {
             assert!(allowed(&["localhost"], local), "{local}");
         }
         assert!(!allowed(&["localhost"], "http://localhost.example.org"));
+    }
+
+    #[test]
+    fn names_that_pages_could_take_are_refused_without_a_key() {
+        let own = |params: &ServerParams, host: &str| is_own_name(params, &headers(&[("host", host)]));
+        let local = ServerParams::default();
+        for host in
+            ["localhost:8080", "127.0.0.1", "[::1]:8080", "192.168.0.7:80", "a.localhost", "LOCALHOST."]
+        {
+            assert!(own(&local, host), "{host}");
+        }
+        for host in ["example.org", "example.org:8080", "localhost.example.org", "127.0.0.1.example.org"] {
+            assert!(!own(&local, host), "{host}");
+        }
+        let cors_origins = vec!["https://example.org".to_owned()];
+        assert!(own(&ServerParams { cors_origins, ..local.clone() }, "example.org:8080"));
+        assert!(own(&ServerParams { api_keys: vec!["key".into()], ..local.clone() }, "example.org"));
+        assert!(own(&ServerParams { host: "0.0.0.0".into(), ..local.clone() }, "example.org"));
+        assert!(is_own_name(&local, &HeaderMap::new()));
     }
 
     #[test]

@@ -83,7 +83,7 @@ fn text(counters: &Counters) -> String {
         (
             "sequences_unstored_total",
             "counter",
-            "Number of sequences that could not be stored whole.",
+            "Number of parts of sequences that could not be stored.",
             c.n_unstored as f64,
         ),
     ];

@@ -24,6 +24,10 @@ pub(super) async fn tokenize(Ready(app): Ready, Body(body, _): Body) -> Result<R
             Some("messages") => render(&app, Request::from_chat(&body)?)?.tokens,
             name => tokens_of(&app, fields, name.unwrap_or("content"))?,
         };
+        if tokens.len() > MAX_TOKENS {
+            let text = format!("a text of {} tokens is longer than {MAX_TOKENS}", tokens.len());
+            return Err(ApiError::invalid(text));
+        }
         let with_pieces = fields.bool("with_pieces")?.unwrap_or(false);
         let of_token = |token: &Token| if with_pieces { piece(&app, *token) } else { token.0.to_string() };
         // As values, tokens would take many times the memory.
@@ -66,10 +70,7 @@ fn tokens_of(app: &App, fields: Fields<'_>, name: &str) -> Result<Vec<Token>, Ap
         }
         Some(_) => return Err(wrong_text(name)),
     }
-    match tokens.len() > MAX_TOKENS {
-        true => Err(ApiError::field(name, "a text of at most 1048576 tokens")),
-        false => Ok(tokens),
-    }
+    Ok(tokens)
 }
 
 fn wrong_text(name: &str) -> ApiError {

@@ -196,12 +196,13 @@ impl Worker {
         let Some(state) = &mut self.state else { return };
         let most = state.waiting;
         let Some(cache) = state.of(tenant) else { return };
+        if let Some(error) = cache.writer.take_error() {
+            tracing::warn!(%error, "a conversation could not be stored");
+        }
         // After a restart, what cannot be stored is re-evaluated.
         let Ok(Some(mut prefix)) = self.ctx.remember(seq, &cache.cache) else { return };
         let left = (prefix.first, prefix.resumes.len());
         if before.is_some_and(|before| !is_less(left, before)) {
-            let error = cache.writer.take_error();
-            tracing::warn!(?error, "a conversation could not be stored");
             self.counters.n_unstored += 1;
             return;
         }
@@ -227,6 +228,12 @@ impl Worker {
     /// Return true if nothing is left to hand over.
     pub(super) fn has_stored_all(&self) -> bool {
         self.state.as_ref().is_none_or(|state| state.unstored.is_empty())
+    }
+
+    /// Return how often something of a sequence could not be stored.
+    pub(super) fn n_unstored(&self) -> u64 {
+        let caches = self.state.iter().flat_map(|state| state.caches.values().flatten());
+        caches.map(|cache| cache.writer.stats().errors).sum::<u64>() + self.counters.n_unstored
     }
 
     /// Hand no more of a sequence over. Return true if something was left.
