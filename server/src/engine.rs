@@ -8,8 +8,9 @@
 //! |---|---|
 //! | `request`, `event` | what goes into the engine and comes out of it |
 //! | `worker` | the thread: it takes requests in, composes batches and evaluates them |
-//! | `task` | a request under way: its samplers, its text, its events |
+//! | `task`, `lines` | a request under way: its samplers, its text, its events |
 //! | `conversations` | the sequences that are held, and the choice of the one to continue |
+//! | `queue` | the places of requests that wait |
 //! | `report` | what the engine tells about slots, the cache and its counters |
 //!
 //! ```
@@ -42,7 +43,9 @@ mod conversations;
 mod drafts;
 mod embed;
 mod event;
+mod lines;
 mod params;
+mod queue;
 mod report;
 mod request;
 mod slots;
@@ -60,9 +63,9 @@ pub use slots::{SlotFile, SlotLayout};
 use crate::error::Error;
 use backstitch_models::adapter::AdapterSet;
 use backstitch_models::{Model, Token};
+use queue::Queue;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc as events, oneshot};
@@ -80,10 +83,14 @@ enum Command {
     /// Evaluate a request.
     Generate { request: Box<Generate>, events: events::Sender<Event>, since: Instant },
     /// Do something between two steps.
-    Call(Box<dyn FnOnce(&mut Worker) + Send>),
+    Call(Call),
     /// End the thread when no request is under way any more.
     Finish,
 }
+
+/// Something to do between two steps. It returns false if a slot that it needs evaluates a request;
+/// it then did nothing, and is called again before a later step.
+type Call = Box<dyn FnMut(&mut Worker) -> bool + Send>;
 
 /// A handle to the engine thread. Clones share the thread, which ends with the last of them.
 #[derive(Clone)]
@@ -95,8 +102,8 @@ struct Shared {
     model: Model,
     params: EngineParams,
     commands: mpsc::Sender<Command>,
-    /// The number of requests that were sent and have not begun.
-    n_waiting: Arc<AtomicUsize>,
+    /// The requests that were sent and have not begun.
+    queue: Arc<Queue>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -122,13 +129,13 @@ impl Engine {
     /// [`Error::Engine`] with those of [`Context::new`](backstitch_models::Context::new), and of
     /// opening the prompt cache.
     pub fn start(model: &Model, params: EngineParams) -> Result<Self, Error> {
-        let n_waiting = Arc::new(AtomicUsize::new(0));
+        let queue = Arc::new(Queue::new(params.max_waiting));
         let (commands, inbox) = mpsc::channel();
-        let mut worker = Worker::new(model, &params, inbox, n_waiting.clone())?;
+        let mut worker = Worker::new(model, &params, inbox, queue.clone())?;
         let params = worker.params().clone();
         let thread = std::thread::Builder::new().name("engine".into()).spawn(move || worker.run());
         let thread = Mutex::new(thread.ok());
-        let shared = Shared { model: model.clone(), params, commands, n_waiting, thread };
+        let shared = Shared { model: model.clone(), params, commands, queue, thread };
         Ok(Engine { shared: Arc::new(shared) })
     }
 
@@ -142,23 +149,37 @@ impl Engine {
         &self.shared.params
     }
 
+    /// Return false if the thread ended by a panic, after which nothing is evaluated any more.
+    pub fn is_alive(&self) -> bool {
+        let thread = self.shared.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
     /// Evaluate a request, and return its events. Dropping the receiver cancels the request; what
-    /// was evaluated until then stays held for later ones.
+    /// was evaluated until then stays held for later ones. A request whose events nobody takes
+    /// pauses, and keeps its slot.
     ///
     /// # Errors
     /// [`Error::EmptyPrompt`], [`Error::PromptTooLong`], [`Error::Slot`]; [`Error::Engine`] for a
     /// token outside of the vocabulary; [`Error::Busy`] if the queue is full; [`Error::Stopped`].
     pub fn generate(&self, request: Generate) -> Result<events::Receiver<Event>, Error> {
         self.check(&request)?;
-        let limit = self.shared.params.max_waiting;
-        if self.shared.n_waiting.fetch_add(1, Ordering::SeqCst) >= limit {
-            self.shared.n_waiting.fetch_sub(1, Ordering::SeqCst);
-            return Err(Error::Busy { limit });
-        }
+        self.shared.queue.enter(request.tenant.owner())?;
         let (sender, receiver) = events::channel(EVENTS_AHEAD);
         let command = Command::Generate { request: Box::new(request), events: sender, since: Instant::now() };
         self.shared.commands.send(command).map_err(|_| Error::Stopped)?;
         Ok(receiver)
+    }
+
+    /// Make the thread panic, and wait until it has.
+    #[cfg(test)]
+    #[expect(clippy::panic, reason = "as a mistake would")]
+    pub(crate) async fn crash(&self) {
+        let ended: Result<(), Error> = self.call(|_| panic!("a test")).await;
+        assert!(matches!(ended, Err(Error::Stopped)));
+        while self.is_alive() {
+            std::thread::yield_now();
+        }
     }
 
     fn check(&self, request: &Generate) -> Result<(), Error> {
@@ -186,10 +207,33 @@ impl Engine {
         &self,
         work: impl FnOnce(&mut Worker) -> T + Send + 'static,
     ) -> Result<T, Error> {
+        let mut work = Some(work);
+        self.call_again(move |worker| Ok(work.take().map(|work| work(worker)))).await?.ok_or(Error::Stopped)
+    }
+
+    /// Do `work` between two steps of the engine, as soon as it finds its slot idle
+    /// ([`Error::BusySlot`] otherwise), and return what it returns.
+    async fn call_again<T: Send + 'static>(
+        &self,
+        mut work: impl FnMut(&mut Worker) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
         let (sender, receiver) = oneshot::channel();
-        let work = Box::new(move |worker: &mut Worker| drop(sender.send(work(worker))));
-        self.shared.commands.send(Command::Call(work)).map_err(|_| Error::Stopped)?;
-        receiver.await.map_err(|_| Error::Stopped)
+        let mut sender = Some(sender);
+        let call: Call = Box::new(move |worker| {
+            // Nobody waits any more for the slot.
+            if sender.as_ref().is_none_or(oneshot::Sender::is_closed) {
+                return true;
+            }
+            let result = work(worker);
+            let is_done = !matches!(result, Err(Error::BusySlot { .. }));
+            if is_done && let Some(sender) = sender.take() {
+                // The one who asked may have gone away.
+                let _ = sender.send(result);
+            }
+            is_done
+        });
+        self.shared.commands.send(Command::Call(call)).map_err(|_| Error::Stopped)?;
+        receiver.await.map_err(|_| Error::Stopped)?
     }
 
     /// Return the embeddings of `inputs`, in their order, evaluated with `adapters`.
@@ -243,10 +287,10 @@ impl Engine {
         self.call(|worker| worker.counters()).await
     }
 
-    /// Save the sequence of a slot, if it is one of `tenant`.
+    /// Save the sequence of a slot, if it is one of `tenant`, once the slot is idle.
     ///
     /// # Errors
-    /// [`Error::Slot`], [`Error::EmptySlot`], [`Error::BusySlot`], [`Error::Stopped`];
+    /// [`Error::Slot`], [`Error::EmptySlot`], [`Error::Stopped`];
     /// [`Error::Engine`] if the file cannot be written, whose former content then stays.
     pub async fn save_slot(
         &self,
@@ -255,16 +299,17 @@ impl Engine {
         path: PathBuf,
         layout: SlotLayout,
     ) -> Result<SlotFile, Error> {
-        self.call(move |worker| worker.save_slot(slot, tenant, &path, layout)).await?
+        self.call_again(move |worker| worker.save_slot(slot, tenant, &path, layout)).await
     }
 
-    /// Restore a saved sequence, of either layout, into a slot, for requests of `tenant`. The
+    /// Restore a saved sequence, of either layout, into a slot, for requests of `tenant`, once the
+    /// slot is idle. The
     /// sequence that the slot showed before stays held. `sets` are the adapters that the saved one
     /// may have been evaluated with.
     ///
     /// # Errors
-    /// [`Error::Slot`], [`Error::BusySlot`], [`Error::Stopped`]; [`Error::Engine`] if the file
-    /// cannot be read, is damaged, or of another model.
+    /// [`Error::Slot`], [`Error::Stopped`]; [`Error::Engine`] if the file cannot be read, is
+    /// damaged, or of another model.
     pub async fn restore_slot(
         &self,
         slot: usize,
@@ -272,15 +317,15 @@ impl Engine {
         tenant: Tenant,
         sets: Vec<AdapterSet>,
     ) -> Result<SlotFile, Error> {
-        self.call(move |worker| worker.restore_slot(slot, &path, tenant, &sets)).await?
+        self.call_again(move |worker| worker.restore_slot(slot, &path, tenant, &sets)).await
     }
 
-    /// Drop the sequence of a slot, and return the number of its tokens; 0 if it is none of
-    /// `tenant`.
+    /// Drop the sequence of a slot once it is idle, and return the number of its tokens; 0 if it is
+    /// none of `tenant`.
     ///
     /// # Errors
-    /// [`Error::Slot`], [`Error::BusySlot`], [`Error::Stopped`].
+    /// [`Error::Slot`], [`Error::Stopped`].
     pub async fn erase_slot(&self, slot: usize, tenant: Tenant) -> Result<usize, Error> {
-        self.call(move |worker| worker.erase_slot(slot, tenant)).await?
+        self.call_again(move |worker| worker.erase_slot(slot, tenant)).await
     }
 }

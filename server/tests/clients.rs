@@ -1,7 +1,7 @@
 //! Things that programs of other people rely on: calls of tools that were asked for, formats,
 //! salts, gaps.
 
-use backstitch_models::{Model, Params};
+use backstitch_models::{Model, Params, Pooling};
 use backstitch_server::engine::{Engine, EngineParams};
 use backstitch_server::http::{Adapters, Host, Loaded, Server, Stop};
 use backstitch_server::params::ServerParams;
@@ -24,9 +24,10 @@ impl Running {
 
     fn start_with(params: ServerParams, gguf: &'static [u8], template: Option<&str>) -> Self {
         let template = template.map(str::to_owned);
+        let pooling = params.reranking.then_some(Pooling::Mean);
         let load = move || {
             let model = Model::from_bytes(gguf)?;
-            let context = Params::default().n_threads(2);
+            let context = Params::default().n_threads(2).pooling(pooling);
             let params = EngineParams { context, n_ctx: 1024, n_slots: 2, ..EngineParams::default() };
             Ok(Loaded {
                 engine: Engine::start(&model, params)?,
@@ -46,8 +47,9 @@ impl Running {
         let mut stream = TcpStream::connect(self.address).unwrap();
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let length = body.len();
-        let head =
-            format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}");
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}"
+        );
         write!(stream, "{head}\r\n\r\n{body}").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -277,6 +279,36 @@ fn clients_of_vllm_find_the_vocabulary() {
     let prompt = json!({"prompt": "Once upon a time", "add_special_tokens": false});
     let tokens = server.post("/tokenize", &prompt);
     assert_eq!((&tokens["tokens"], &tokens["count"]), (&native["tokens"], &native["count"]));
+    let chat = json!({"messages": [{"role": "user", "content": "Hello"}]});
+    let counted = server.post("/v1/chat/completions/input_tokens", &chat)["input_tokens"].clone();
+    assert_eq!(server.post("/tokenize", &chat)["count"], counted);
     let text = server.post("/detokenize", &json!({"tokens": tokens["tokens"]}));
     assert_eq!((&text["prompt"], &text["content"]), (&json!("Once upon a time"), &json!("Once upon a time")));
+}
+
+#[test]
+fn documents_are_texts_or_objects_with_one() {
+    let params = ServerParams { reranking: true, ..ServerParams::default() };
+    let server = Running::start_with(params, backstitch_demo::GGUF, None);
+    let ask = |documents: Value| {
+        let body = json!({"query": "a dog", "documents": documents, "return_documents": true});
+        server.post("/v1/rerank", &body)["results"].clone()
+    };
+    let texts = ask(json!(["a cat", "a dog"]));
+    assert_eq!(texts, ask(json!([{"text": "a cat"}, {"text": "a dog"}])));
+    assert_eq!((&texts[0]["index"], &texts[0]["document"]["text"]), (&json!(1), &json!("a dog")));
+    let plain = server.post("/v1/rerank", &json!({"query": "a", "documents": ["b"]}));
+    assert!(plain["results"][0].get("document").is_none());
+    assert_eq!(server.send("POST", "/v1/rerank", &json!({"query": "a", "documents": [{}]})).0, 400);
+}
+
+/// The vocabulary has no token that begins a sequence.
+#[test]
+fn nothing_comes_behind_a_prompt_of_nothing() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../goldens/models/gpt2.gguf");
+    let server = Running::start(std::fs::read(path).unwrap().leak(), None);
+    let answer = server.post("/completion", &json!({"prompt": "", "n_predict": 4}));
+    assert_eq!((&answer["content"], &answer["tokens_predicted"]), (&json!(""), &json!(0)));
+    let answer = server.post("/v1/completions", &json!({"prompt": "", "max_tokens": 4}));
+    assert_eq!(answer["choices"][0]["text"], "");
 }

@@ -325,6 +325,11 @@ fn a_model_that_generates_gives_embeddings_too() {
         }
         let long = runtime.block_on(engine.embed(vec![some_tokens(&model, 257, 1)], &AdapterSet::default()));
         assert!(matches!(long, Err(Error::PromptTooLong { n_prompt_tokens: 257, n_ctx: 256 })));
+        let before = runtime.block_on(engine.counters()).unwrap();
+        runtime.block_on(engine.embed(inputs[..2].to_vec(), &AdapterSet::default())).unwrap();
+        let after = runtime.block_on(engine.counters()).unwrap();
+        assert_eq!(after.n_slots_in_batches, before.n_slots_in_batches + 2);
+        assert!(after.prompt > before.prompt, "{kind}");
     }
 }
 
@@ -464,6 +469,102 @@ fn what_was_evaluated_survives_a_restart() {
         assert!(again.reuse.n_from_disk >= 256, "{kind}: {:?}", again.reuse);
         assert_eq!(again.tokens, first.tokens, "{kind}");
     }
+}
+
+/// Less may wait for the disk than a block has, so that each becomes a part of its own.
+#[test]
+fn what_is_larger_than_may_wait_is_stored_in_parts() {
+    for kind in KINDS {
+        let model = golden(kind);
+        let folder = tempfile::tempdir().unwrap();
+        let kept = EngineParams { state: Some(folder.path().into()), state_waiting: 1, ..params() };
+        let prompt = some_tokens(&model, 300, 1);
+        let engine = Engine::start(&model, kept.clone()).unwrap();
+        let mut asked = request(&model, &prompt, 8, 1);
+        asked.message_ends = vec![128, 256];
+        let first = answer(engine.generate(asked).unwrap());
+        drop(engine);
+        let engine = Engine::start(&model, kept).unwrap();
+        let again = answer(engine.generate(request(&model, &prompt, 8, 1)).unwrap());
+        assert!(again.reuse.n_from_disk >= 256, "{kind}: {:?}", again.reuse);
+        assert_eq!(again.tokens, first.tokens, "{kind}");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        assert_eq!(runtime.block_on(engine.counters()).unwrap().n_unstored, 0, "{kind}");
+    }
+}
+
+#[test]
+fn what_the_disk_does_not_take_is_counted() {
+    let (model, folder) = (demo(), tempfile::tempdir().unwrap());
+    // Less than a block.
+    let state = Some(folder.path().to_owned());
+    let kept = EngineParams { state, state_bytes: 1, state_waiting: 1, ..params() };
+    let engine = Engine::start(&model, kept).unwrap();
+    answer(engine.generate(request(&model, &some_tokens(&model, 400, 1), 8, 1)).unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let since = Instant::now();
+    while runtime.block_on(engine.counters()).unwrap().n_unstored == 0 {
+        assert!(since.elapsed() < Duration::from_secs(60));
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn clients_take_turns_whatever_their_priorities() {
+    let model = demo();
+    let engine = Engine::start(&model, EngineParams { n_slots: 1, ..params() }).unwrap();
+    let ask = |key: &str, priority: i32, seed: u32| {
+        let mut asked = request(&model, &some_tokens(&model, 30, seed), 10, 1);
+        (asked.tenant, asked.priority) = (Tenant::of(&[key]), priority);
+        engine.generate(asked).unwrap()
+    };
+    let many: Vec<_> = (0..6).map(|seed| ask("many", i32::MAX, seed)).collect();
+    let one = answer(ask("one", i32::MIN, 9)).ended.timings.queued;
+    let many: Vec<_> = many.into_iter().map(|events| answer(events).ended.timings.queued).collect();
+    assert!(many.iter().filter(|&&queued| queued > one).count() >= 4, "{one:?} {many:?}");
+}
+
+#[test]
+fn a_busy_slot_is_saved_when_it_is_idle() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (model, folder, tenant) = (demo(), tempfile::tempdir().unwrap(), Tenant::default());
+    let engine = Engine::start(&model, params()).unwrap();
+    let begin = |n: usize| {
+        let mut asked = request(&model, &some_tokens(&model, 20, 1), n, 1);
+        asked.slot = Some(1);
+        let mut events = engine.generate(asked).unwrap();
+        assert!(matches!(events.blocking_recv(), Some(Event::Began { slot: 1, .. })));
+        events
+    };
+    let events = begin(100);
+    let path = folder.path().join("a");
+    let saved = runtime.block_on(engine.save_slot(1, tenant, path, SlotLayout::default())).unwrap();
+    assert_eq!(saved.n_tokens, 119);
+    drop(events);
+    // A client that went away keeps its slot busy no longer.
+    drop(begin(400));
+    assert!(runtime.block_on(engine.erase_slot(1, tenant)).unwrap() >= 20);
+}
+
+#[test]
+fn a_line_ends_a_text_that_takes_too_long() {
+    let model = demo();
+    let engine = Engine::start(&model, params()).unwrap();
+    let compiler = Compiler::new(model.vocab()).unwrap();
+    let prompt = tokens(&model, "Once");
+    let text = |line_time: Option<Duration>| {
+        let grammar = compiler.regex("(a\n){20}").unwrap();
+        let sampler = GrammarSampler::new(&grammar, prompt.len());
+        let mut asked = request(&model, &prompt, 60, 1);
+        asked.ignore_eos = false;
+        asked.chain = Chain::builder(model.vocab().n_vocab()).with(sampler).settings(&settings(1)).build();
+        asked.line_time = line_time;
+        let answer = answer(engine.generate(asked).unwrap());
+        (answer.text, answer.ended.finish)
+    };
+    assert_eq!(text(None).0, "a\n".repeat(20));
+    assert_eq!(text(Some(Duration::from_secs(3600))).0, "a\n".repeat(20));
+    assert_eq!(text(Some(Duration::ZERO)), ("a\n".into(), Finish::Limit));
 }
 
 #[test]
@@ -648,6 +749,9 @@ fn slots_that_are_all_full_fit_together() {
         for (prompt, events) in prompts.iter().zip(all) {
             assert_eq!(answer(events).tokens, alone(&model, prompt, n, 1), "{kind}");
         }
+        // Those that were put back into the queue went on with what they had evaluated themselves.
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        assert_eq!(runtime.block_on(engine.counters()).unwrap().n_cached, 0, "{kind}");
     }
 }
 

@@ -30,7 +30,7 @@ async def post(address, path, body, read_chunks=None):
     `read_chunks` pieces of it."""
     reader, writer = await asyncio.open_connection(*address)
     try:
-        head = f"POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         head += f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         writer.write(head.encode() + body)
         await writer.drain()

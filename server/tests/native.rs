@@ -48,7 +48,7 @@ impl Running {
         let length = body.len();
         write!(
             stream,
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
         )
         .unwrap();
         let mut answer = String::new();
@@ -108,6 +108,7 @@ fn streams_say_the_same_as_answers_in_one_piece() {
     let body = json!({"prompt": "Once upon a time", "n_predict": 8, "temperature": 0.0, "stream": true});
     let (status, head, body) = server.send("POST", "/completion", "", &body.to_string());
     assert!(status == 200 && head.contains("text/event-stream"));
+    assert!(head.contains("x-accel-buffering: no"));
     let parts: Vec<Value> = body
         .lines()
         .filter_map(|line| line.strip_prefix("data: "))
@@ -127,6 +128,110 @@ fn tokens_and_texts_are_inverse() {
     assert_eq!(text["content"].as_str().unwrap().trim(), "Lily ran home.");
     let pieces = server.post("/tokenize", &json!({"content": "Lily", "with_pieces": true})).1;
     assert!(pieces["tokens"][0]["piece"].is_string());
+    let long = json!({"content": " a".repeat((1 << 20) + 1), "with_pieces": true});
+    let (status, refused) = server.post("/tokenize", &long);
+    assert!(status == 400 && refused.to_string().contains("longer than 1048576"), "{refused}");
+}
+
+#[test]
+fn the_first_piece_tells_the_time_of_the_prompt() {
+    let server = Running::start(ServerParams::default());
+    let body = json!({"prompt": "Once upon", "n_predict": 2, "stream": true, "timings_per_token": true});
+    let (_, _, body) = server.send("POST", "/completion", "", &body.to_string());
+    let first = body.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+    let first: Value = serde_json::from_str(first).unwrap();
+    assert!(first["timings"]["prompt_ms"].as_f64().unwrap() > 0.0, "{first}");
+}
+
+#[test]
+fn probabilities_end_where_the_text_does() {
+    let server = Running::start(ServerParams::default());
+    let body = json!({
+        "prompt": "Once upon a time", "n_predict": 50, "temperature": 0.0, "n_probs": 1, "stop": [" girl"],
+    });
+    let text = |answer: &Value| {
+        let tokens = answer["completion_probabilities"].as_array().into_iter().flatten();
+        tokens.map(|token| token["token"].as_str().unwrap()).collect::<String>()
+    };
+    let whole = server.post("/completion", &body).1;
+    assert_eq!(
+        (whole["stop_type"].as_str(), whole["content"].as_str()),
+        (Some("word"), Some(&*text(&whole)))
+    );
+    let mut body = body;
+    body["stream"] = true.into();
+    let (_, _, pieces) = server.send("POST", "/completion", "", &body.to_string());
+    let pieces = pieces.lines().filter_map(|line| line.strip_prefix("data: "));
+    let told: String = pieces.map(|piece| text(&serde_json::from_str(piece).unwrap())).collect();
+    assert_eq!(whole["content"], told);
+}
+
+#[test]
+fn lists_of_probabilities_are_bounded_together() {
+    let server = Running::start(ServerParams::default());
+    let ask = |path: &str, body: Value| server.post(path, &body).0;
+    assert_eq!(ask("/completion", json!({"prompt": "Once", "n_predict": 2, "n_probs": 1000})), 200);
+    let many = json!({"prompt": vec!["Once"; 8], "n_predict": 200, "n_probs": 1000});
+    assert_eq!(ask("/completion", many), 400);
+    let echoed = |n: usize| json!({"prompt": vec!["word ".repeat(100); n], "max_tokens": 0, "echo": true, "logprobs": 1000});
+    assert_eq!((ask("/v1/completions", echoed(1)), ask("/v1/completions", echoed(8))), (200, 400));
+    // Without a length, the answer ends where the list does.
+    let mut open = json!({"prompt": vec!["Once"; 16], "n_probs": 1000, "ignore_eos": true});
+    let answers = server.post("/completion", &open).1;
+    assert_eq!(answers[0]["tokens_predicted"], (1 << 18) / 1000 / 16);
+    open["stream"] = true.into();
+    open["n_predict"] = 20.into();
+    assert_eq!(ask("/completion", open), 200);
+}
+
+#[test]
+fn samplers_that_are_no_more_are_skipped() {
+    let server = Running::start(ServerParams::default());
+    let samplers = json!(["top_k", "tfs_z", "typical_p", "temperature"]);
+    let body = json!({"prompt": "Once", "n_predict": 1, "samplers": samplers});
+    let settings = server.post("/completion", &body).1["generation_settings"].clone();
+    assert_eq!(settings["samplers"], json!(["top_k", "typ_p", "temperature"]));
+}
+
+#[test]
+fn biases_of_texts_that_look_like_numbers() {
+    let server = Running::start(ServerParams::default());
+    let biased = |bias: Value| {
+        let body = json!({"prompt": "Once", "n_predict": 1, "logit_bias": bias});
+        let settings = server.post("/completion", &body).1["generation_settings"].clone();
+        let biases = settings["logit_bias"].as_array().unwrap();
+        biases.iter().map(|bias| bias["token"].clone()).collect::<Vec<_>>()
+    };
+    let text = server.post("/tokenize", &json!({"content": "42"})).1["tokens"].clone();
+    assert_eq!(json!(biased(json!([["42", 1.0]]))), text);
+    assert_eq!(biased(json!({"42": 1.0})), [json!(42)]);
+    assert_eq!(biased(json!([[42, 1.0]])), [json!(42)]);
+}
+
+#[test]
+fn a_shift_keeps_the_token_that_begins_the_sequence() {
+    let server = Running::start(ServerParams { context_shift: true, ..ServerParams::default() });
+    let n_keep = |n: i64| {
+        let body = json!({"prompt": "Once", "n_predict": 1, "n_keep": n});
+        let answer = server.post("/completion", &body).1;
+        (
+            answer["generation_settings"]["n_keep"].as_u64().unwrap(),
+            answer["tokens_evaluated"].as_u64().unwrap(),
+        )
+    };
+    assert_eq!((n_keep(0).0, n_keep(3).0), (1, 4));
+    let (whole, n_prompt) = n_keep(-1);
+    assert_eq!(whole, n_prompt);
+}
+
+#[test]
+fn a_line_with_little_indentation_ends_the_text() {
+    let server = Running::start(ServerParams::default());
+    let body = json!({
+        "prompt": "Once", "n_predict": 40, "regex": "f:\\n  a\\n  b\\nc\\n  d", "n_indent": 2,
+    });
+    let answer = server.post("/completion", &body).1;
+    assert_eq!((&answer["content"], &answer["stop_type"]), (&json!("f:\n  a\n  b\n"), &json!("limit")));
 }
 
 #[test]
@@ -184,6 +289,7 @@ fn keys_keep_clients_out_and_apart() {
     let ask = |headers: &str| server.send("POST", "/completion", headers, &body);
     assert_eq!((ask("").0, ask("Authorization: Bearer eve\r\n").0), (401, 401));
     assert_eq!(server.get("/health").0, 200);
+    assert_eq!(server.send("HEAD", "/health", "", "").0, 200);
     assert_eq!(server.get("/slots").0, 401);
     let reused = |headers: &str| {
         let (status, _, body) = ask(headers);
@@ -209,6 +315,10 @@ fn pages_of_other_origins_are_refused_unless_allowed() {
     let open = Running::start(ServerParams { cors_origins, ..ServerParams::default() });
     let (status, head, _) = open.send("POST", "/completion", origin, &body);
     assert!(status == 200 && head.contains("access-control-allow-origin: https://example.org"));
+    let asks = format!("{origin}Access-Control-Request-Headers: authorization\r\n");
+    let (status, head, _) = open.send("OPTIONS", "/completion", &asks, "");
+    assert!(status == 200 && head.contains("access-control-allow-headers: authorization"), "{head}");
+    assert!(head.contains("access-control-max-age: "));
 }
 
 #[test]
@@ -265,7 +375,7 @@ fn clients_that_go_away_keep_nothing_busy() {
         let body = body.to_string();
         write!(
             client,
-            "POST /completion HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         )
         .unwrap();
@@ -310,7 +420,7 @@ fn bodies_that_never_end_are_cut_off() {
         let mut client = server.connect();
         write!(
             client,
-            "POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 100\r\n\r\n["
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 100\r\n\r\n["
         )
         .unwrap();
         let mut answer = String::new();

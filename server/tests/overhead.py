@@ -25,7 +25,7 @@ def stream(address, prompt, n):
     """Return the tokens per second at which a client reads an answer of `n` tokens."""
     request = {"prompt": prompt, "n_predict": n, "temperature": 0, "ignore_eos": True, "stream": True}
     body = json.dumps(request).encode()
-    head = "POST /completion HTTP/1.1\r\nHost: test\r\nConnection: close\r\n"
+    head = "POST /completion HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     answer, first = b"", None
     with socket.create_connection(address) as connection:

@@ -12,7 +12,8 @@ use std::net::{SocketAddr, TcpStream};
 fn post(address: SocketAddr, path: &str, body: &Value) -> Value {
     let (mut stream, body) = (TcpStream::connect(address).unwrap(), body.to_string());
     let length = body.len();
-    let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}");
+    let head =
+        format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}");
     write!(stream, "{head}\r\n\r\n{body}").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

@@ -85,7 +85,7 @@ pub fn expand(
         return Ok(done);
     }
     let (foreign, notes) = match path == SERVE {
-        true => serve_environment::options(std::env::vars_os()),
+        true => serve_environment::options(std::env::vars_os())?,
         false => Default::default(),
     };
     done.notes = notes;

@@ -84,7 +84,7 @@ pub struct AccessArgs {
     /// Key that clients must give; several with commas, or by repeating the option.
     #[arg(long, value_name = "KEY", value_delimiter = ',')]
     pub api_key: Vec<String>,
-    /// File of keys, one a line.
+    /// File of keys, one a line; lines that begin with # are comments.
     #[arg(long, value_name = "FILE")]
     pub api_key_file: Option<PathBuf>,
     /// Origins whose pages may use the server, with commas; * is all, localhost is this machine.

@@ -145,6 +145,7 @@ fn engine_params(args: &ServeArgs, model: &Model) -> Result<EngineParams, Error>
         state: args.slots.state.clone(),
         state_bytes: args.slots.state_mib.saturating_mul(1 << 20),
         drafts,
+        ..EngineParams::default()
     })
 }
 
@@ -244,7 +245,8 @@ fn model_name(args: &ModelArgs) -> String {
     stem.map_or_else(|| "backstitch-demo".into(), |stem| stem.to_string_lossy().into_owned())
 }
 
-/// Return the keys of clients, those of the command line first.
+/// Return the keys of clients, those of the command line first. Lines of a file that begin with a
+/// hash are comments.
 ///
 /// # Errors
 /// [`Error::Read`] if the file cannot be read; [`Error::Refused`] if it is too long, or if it or
@@ -257,7 +259,8 @@ fn keys(given: &[String], file: Option<&Path>) -> Result<Vec<String>, Error> {
     }
     if let Some(path) = file {
         let text = whole_file::written(path)?;
-        let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let is_key = |line: &&str| !line.is_empty() && !line.starts_with('#');
+        let lines: Vec<_> = text.lines().map(str::trim).filter(is_key).collect();
         if lines.is_empty() {
             return Err(Error::Refused(format!("{} has no keys: write one a line", path.display())));
         }

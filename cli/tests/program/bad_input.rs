@@ -63,8 +63,12 @@ fn a_text_ends_at_the_last_position_that_a_model_has() {
 
 #[test]
 fn a_server_without_the_keys_that_it_should_have_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let comments = folder.path().join("keys");
+    std::fs::write(&comments, "# a key a line\n\n").unwrap();
     for (args, told) in [
         (["--api-key", ""], "--api-key is empty"),
+        (["--api-key-file", comments.to_str().unwrap()], "has no keys"),
         (["--api-key", ","], "--api-key is empty"),
         #[cfg(unix)]
         (["--api-key-file", "/dev/zero"], "/dev/zero: longer than 1.0 MiB"),

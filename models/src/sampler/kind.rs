@@ -52,8 +52,12 @@ const NAMES: [(Kind, &str, char); 11] = [
 ];
 
 /// Names that are used besides those of [`NAMES`].
-const ALIASES: [(&str, Kind); 3] =
-    [("nucleus", Kind::TopP), ("temp", Kind::Temperature), ("typ", Kind::Typical)];
+const ALIASES: [(&str, Kind); 4] = [
+    ("nucleus", Kind::TopP),
+    ("temp", Kind::Temperature),
+    ("typ", Kind::Typical),
+    ("typical_p", Kind::Typical),
+];
 
 impl Kind {
     /// The order of the usual chain.

@@ -20,7 +20,7 @@ const DEFAULT_LIMIT: u64 = 4096;
 pub(super) async fn answer(
     Ready(app): Ready,
     client: Client,
-    Body(mut body): Body,
+    Body(mut body, _): Body,
 ) -> Result<Response, ApiError> {
     let shared = app.clone();
     let turn = blocking(move || {
@@ -53,7 +53,7 @@ pub(super) async fn answer(
 }
 
 /// Return the number of tokens of a conversation.
-pub(super) async fn count(Ready(app): Ready, Body(body): Body) -> Result<Json<Value>, ApiError> {
+pub(super) async fn count(Ready(app): Ready, Body(body, _): Body) -> Result<Json<Value>, ApiError> {
     let prompt = blocking(move || render(&app, read(&body)?)).await?;
     Ok(Json(json!({"input_tokens": prompt.tokens.len()})))
 }

@@ -43,7 +43,8 @@ impl Meter {
                 (self.slot, self.reuse, self.n_done) = (*slot, Some(*reuse), reuse.n_reused);
             }
             Event::Progress { n_done, elapsed } => (self.n_done, self.prompt_time) = (*n_done, *elapsed),
-            Event::Chunk(Chunk { tokens, .. }) => {
+            Event::Chunk(Chunk { tokens, prompt_time, .. }) => {
+                self.prompt_time = prompt_time.unwrap_or(self.prompt_time);
                 self.n_done = self.n_prompt;
                 self.n_generated += tokens.len();
                 self.first.get_or_insert_with(Instant::now);
@@ -109,5 +110,14 @@ mod tests {
             told.extend(meter.report(64).map(|report| report["processed"].as_u64().unwrap()));
         }
         assert_eq!(told, [0, 64, 149, 150]);
+    }
+
+    #[test]
+    fn the_first_token_tells_the_time_of_the_prompt() {
+        let mut meter = Meter::new(10);
+        let prompt_time = Some(Duration::from_millis(7));
+        meter.note(&Event::Chunk(Chunk { prompt_time, ..Chunk::default() }));
+        meter.note(&Event::Chunk(Chunk::default()));
+        assert_eq!(meter.timings()["prompt_ms"], 7.0);
     }
 }

@@ -5,6 +5,7 @@ use crate::error::Error;
 use backstitch_models::adapter::AdapterSet;
 use backstitch_models::graph::Head;
 use backstitch_models::{Pos, SeqId, Token, Wanted};
+use std::time::Instant;
 
 /// The embeddings of one input, not normalised.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,9 +81,12 @@ impl Worker {
             let added = self.batch.extend(seq, Pos(0), input, Wanted::All);
             added.map_err(backstitch_models::Error::from)?;
         }
+        let began = Instant::now();
         self.evaluate_embeddings()?;
+        self.counters.prompt += began.elapsed();
         self.counters.n_prompt += self.batch.len() as u64;
         self.counters.n_batches += 1;
+        self.counters.n_slots_in_batches += inputs.len() as u64;
         let mut first = 0;
         Ok(inputs
             .iter()

@@ -65,8 +65,11 @@ pub struct Chunk {
     pub text: String,
     /// The tokens of the step.
     pub tokens: Vec<Token>,
-    /// The log-probabilities of the tokens, if they were asked for.
+    /// The log-probabilities of the tokens whose text this is, if they were asked for. Those of
+    /// tokens whose text is held back, because it may become a stop string, come with that text.
     pub logprobs: Vec<TokenLogprobs>,
+    /// With the first token: the time from the beginning of the evaluation to it.
+    pub prompt_time: Option<Duration>,
 }
 
 /// Counts and times of a request.

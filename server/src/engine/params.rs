@@ -31,6 +31,9 @@ pub struct EngineParams {
     pub state: Option<PathBuf>,
     /// The most bytes of a prompt cache.
     pub state_bytes: u64,
+    /// The most bytes that wait for the disk at a time, for each tenant. What is larger than that
+    /// is stored in parts.
+    pub state_waiting: u64,
     /// Speculative decoding; `None` for one token a step.
     pub drafts: Option<Drafts>,
 }
@@ -48,6 +51,7 @@ impl Default for EngineParams {
             max_waiting: 1024,
             state: None,
             state_bytes: 8 << 30,
+            state_waiting: 256 << 20,
             drafts: None,
         }
     }

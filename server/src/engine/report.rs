@@ -78,6 +78,9 @@ pub struct Counters {
     pub n_held: usize,
     /// Sequences dropped to make room.
     pub n_evicted: u64,
+    /// Parts of sequences that could not be stored: the disk was full or failed, or the sequence
+    /// was dropped before the disk had taken it.
+    pub n_unstored: u64,
     /// Drafts that were evaluated.
     pub n_drafts: u64,
     /// Tokens of drafts.

@@ -1,9 +1,11 @@
 //! Requests to the engine: what a client wants generated, embedded or scored.
 
+use super::queue::Owner;
 use backstitch_models::Token;
 use backstitch_models::adapter::AdapterSet;
 use backstitch_models::sampler::Chain;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The owner of prefixes: sequences of one tenant are never reused for another, so that no client
 /// can learn from the time of an answer what another has asked.
@@ -19,7 +21,8 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tenant {
     id: Option<[u8; 16]>,
-    is_salted: bool,
+    /// The identity without the salt, if there is one.
+    unsalted: Option<Owner>,
 }
 
 impl Tenant {
@@ -36,19 +39,24 @@ impl Tenant {
         }
         let mut id = [0; 16];
         hasher.finalize_xof().fill(&mut id);
-        Tenant { id: Some(id), is_salted: false }
+        Tenant { id: Some(id), unsalted: None }
     }
 
     /// Return the tenant of the requests with a salt among those of `secrets`. Anybody can make as
     /// many salts as they like, so nothing is stored on disk for them unasked.
     pub fn salted(secrets: &[&str], salt: &str) -> Self {
-        let secrets = [secrets, &["salt", salt]].concat();
-        Tenant { is_salted: true, ..Tenant::of(&secrets) }
+        let unsalted = Some(Tenant::of(secrets).id);
+        Tenant { unsalted, ..Tenant::of(&[secrets, &["salt", salt]].concat()) }
     }
 
     /// Return true for the tenant of a salt.
     pub(crate) fn is_salted(&self) -> bool {
-        self.is_salted
+        self.unsalted.is_some()
+    }
+
+    /// Return the client whose tenant this is, whatever the salt.
+    pub(super) fn owner(&self) -> Owner {
+        self.unsalted.unwrap_or(self.id)
     }
 
     /// Return the name of a folder for this tenant's files; `None` for the tenant of clients
@@ -96,7 +104,7 @@ pub struct Generate {
     pub tenant: Tenant,
     /// The adapters to evaluate with. Prefixes of other sets are never reused.
     pub adapters: AdapterSet,
-    /// Requests of higher priority are evaluated first.
+    /// Of the requests of one client, those of higher priority are evaluated first.
     pub priority: i32,
     /// The slot that the client asked for; `None` for any.
     pub slot: Option<usize>,
@@ -112,6 +120,11 @@ pub struct Generate {
     pub limit: Option<usize>,
     /// Strings that end the text before them.
     pub stops: Arc<[String]>,
+    /// The time from the first token on after which a line break ends the text.
+    pub line_time: Option<Duration>,
+    /// The number of spaces and tabs that every line but the first begins with; one with fewer ends
+    /// the text.
+    pub n_indent: usize,
     /// Go on behind end-of-generation tokens.
     pub ignore_eos: bool,
     /// Control tokens that are part of the text: the marks around reasoning and calls, which who
@@ -147,6 +160,8 @@ impl Generate {
             n_draft: usize::MAX,
             limit: None,
             stops: Arc::default(),
+            line_time: None,
+            n_indent: 0,
             ignore_eos: false,
             shown: Vec::new(),
             logprobs: None,

@@ -1,6 +1,8 @@
 //! A request under way: its tokens, samplers, text and events.
 
 use super::event::{Chunk, Ended, Event, Reuse, Timings};
+use super::lines::Lines;
+use super::queue::Owner;
 use super::request::{Generate, WhenFull};
 use crate::error::Error;
 use backstitch_models::sampler::Logprob;
@@ -9,9 +11,6 @@ use backstitch_models::vocab::Vocab;
 use backstitch_models::{SeqId, Token};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::Sender;
-
-/// The time for which a client may read nothing before its request is cancelled.
-const STALL_LIMIT: Duration = Duration::from_secs(60);
 
 /// The number of free places for events below which a request pauses.
 const EVENTS_FREE: usize = 4;
@@ -25,7 +24,6 @@ pub(super) struct Task {
     began: Option<Instant>,
     /// The time of the first token.
     first: Option<Instant>,
-    stalled: Option<Instant>,
     /// The known tokens: the prompt's, and those generated.
     pub tokens: Vec<Token>,
     /// The encoder's input, once it took the prompt.
@@ -36,6 +34,12 @@ pub(super) struct Task {
     pub n_done: usize,
     pub timings: Timings,
     text: OutputText,
+    lines: Lines,
+    /// The log-probabilities of the last tokens, whose text may become a stop string.
+    held: Vec<HeldLogprobs>,
+    /// The bytes of the tokens of the text, and those of the text that was sent.
+    n_bytes: usize,
+    n_sent: usize,
     best: Vec<Logprob>,
     n_left: usize,
     is_shifted: bool,
@@ -46,6 +50,13 @@ pub(super) struct Task {
     n_draft: usize,
     /// Scores of the prompt exist up to this token.
     n_scored: usize,
+}
+
+/// The log-probabilities of a token whose text is held back.
+struct HeldLogprobs {
+    /// The bytes of the text up to its end.
+    end: usize,
+    logprobs: TokenLogprobs,
 }
 
 /// A task in a slot.
@@ -69,12 +80,15 @@ impl Task {
             since,
             began: None,
             first: None,
-            stalled: None,
             tokens,
             input: None,
             n_done: 0,
             timings: Timings::default(),
             text: OutputText::default(),
+            lines: Lines::default(),
+            held: Vec::new(),
+            n_bytes: 0,
+            n_sent: 0,
             best: Vec::new(),
             n_left,
             is_shifted: false,
@@ -84,11 +98,17 @@ impl Task {
         }
     }
 
+    /// Return the client whose request this is.
+    pub fn owner(&self) -> Owner {
+        self.request.tenant.owner()
+    }
+
     /// Note that the evaluation begins, or goes on after the task was put back into the queue.
-    pub fn begin(&mut self, slot: usize, reuse: Reuse) {
+    /// Return true if it begins.
+    pub fn begin(&mut self, slot: usize, reuse: Reuse) -> bool {
         self.n_done = reuse.n_reused;
         if self.began.is_some() {
-            return;
+            return false;
         }
         let now = Instant::now();
         self.began = Some(now);
@@ -97,6 +117,7 @@ impl Task {
         self.tokens.iter().for_each(|&token| self.request.chain.accept(token));
         self.text.begin(self.tokens.len());
         self.send(Event::Began { slot, reuse });
+        true
     }
 
     /// Return the input of the encoder.
@@ -114,17 +135,13 @@ impl Task {
 
     /// Return true if the client went away.
     pub fn is_cancelled(&self) -> bool {
-        self.events.is_closed() || self.stalled.is_some_and(|since| since.elapsed() > STALL_LIMIT)
+        self.events.is_closed()
     }
 
-    /// Return true if the client reads too slowly for another step.
-    pub fn is_paused(&mut self) -> bool {
-        let is_paused = self.events.capacity() < EVENTS_FREE;
-        match is_paused {
-            true => drop(self.stalled.get_or_insert_with(Instant::now)),
-            false => self.stalled = None,
-        }
-        is_paused
+    /// Return true if the client reads too slowly for another step. One that never reads on goes
+    /// away when its connection reaches its limit of time.
+    pub fn is_paused(&self) -> bool {
+        self.events.capacity() < EVENTS_FREE
     }
 
     /// Return true if tokens of the prompt remain to be evaluated, besides a last one that goes
@@ -232,7 +249,8 @@ impl Task {
     /// [`Error::NoToken`] if the samplers ban every token.
     pub fn draw(&mut self, logits: &[f32], vocab: &Vocab, n_ctx: usize) -> Result<Option<Finish>, Error> {
         let now = Instant::now();
-        if self.first.is_none() {
+        let is_first = self.first.is_none();
+        if is_first {
             self.first = Some(now);
             self.timings.prompt = self.began.map_or(Duration::ZERO, |began| now - began);
         }
@@ -243,33 +261,44 @@ impl Task {
         self.timings.n_generated += 1;
         self.timings.generation = self.first.map_or(Duration::ZERO, |first| first.elapsed());
         let mut chunk = Chunk { tokens: vec![token], ..Chunk::default() };
-        if let Some(n) = self.request.logprobs {
-            chunk.logprobs.push(match self.request.probs_after_sampling {
-                true => TokenLogprobs::after_samplers(&self.request.chain, token, n),
-                false => TokenLogprobs::of(logits, token, n, &mut self.best),
-            });
+        if is_first {
+            chunk.prompt_time = Some(self.timings.prompt);
         }
         if vocab.is_eog(token) && !self.request.ignore_eos {
             self.text.show_all(&mut chunk.text);
+            chunk.logprobs = self.release(usize::MAX);
             chunk.tokens.clear();
-            chunk.logprobs.clear();
             self.send(Event::Chunk(chunk));
             return Ok(Some(Finish::End(token)));
         }
+        let logprobs = self.request.logprobs.map(|n| match self.request.probs_after_sampling {
+            true => TokenLogprobs::after_samplers(&self.request.chain, token, n),
+            false => TokenLogprobs::of(logits, token, n, &mut self.best),
+        });
         self.request.chain.accept(token);
         self.tokens.push(token);
         self.n_left -= 1;
-        let finish = self.write(token, vocab, n_ctx, &mut chunk.text);
+        let finish = self.write(token, logprobs, vocab, n_ctx, &mut chunk);
         self.send(Event::Chunk(chunk));
         Ok(finish)
     }
 
-    /// Add the text of a token to what the client sees.
-    fn write(&mut self, token: Token, vocab: &Vocab, n_ctx: usize, out: &mut String) -> Option<Finish> {
+    /// Add the text of a token, and its log-probabilities, to what the client sees.
+    fn write(
+        &mut self,
+        token: Token,
+        logprobs: Option<TokenLogprobs>,
+        vocab: &Vocab,
+        n_ctx: usize,
+        chunk: &mut Chunk,
+    ) -> Option<Finish> {
         let is_text = !vocab.is_hidden(token) || self.request.shown.contains(&token);
         let bytes = if is_text { vocab.piece(token) } else { &[] };
+        self.n_bytes += bytes.len();
+        self.held.extend(logprobs.map(|logprobs| HeldLogprobs { end: self.n_bytes, logprobs }));
         let stops = &self.request.stops;
-        let finish = match self.text.push(bytes, self.tokens.len(), stops) {
+        let stop = self.text.push(bytes, self.tokens.len(), stops);
+        let finish = match &stop {
             Some(stop) => Some(Finish::Stop { index: stop.index }),
             None if self.n_left == 0 => Some(Finish::Limit),
             None if self.tokens.len() >= n_ctx && self.request.when_full == WhenFull::End => {
@@ -278,10 +307,24 @@ impl Task {
             None => None,
         };
         match finish {
-            None => self.text.show(stops, out),
-            Some(_) => self.text.show_all(out),
+            None => self.text.show(stops, &mut chunk.text),
+            Some(_) => self.text.show_all(&mut chunk.text),
         }
-        finish
+        self.n_sent += chunk.text.len();
+        chunk.logprobs = match &stop {
+            // What is left belongs to the stop string.
+            Some(stop) => self.release((self.held.len() + stop.n_tokens).saturating_sub(self.tokens.len())),
+            None if finish.is_some() || stops.is_empty() => self.release(usize::MAX),
+            None => self.release(self.held.iter().take_while(|held| held.end <= self.n_sent).count()),
+        };
+        let elapsed = self.first.map_or(Duration::ZERO, |first| first.elapsed());
+        let has_ended = self.lines.end(&mut chunk.text, &self.request, elapsed);
+        finish.or(has_ended.then_some(Finish::Limit))
+    }
+
+    /// Take the log-probabilities of the first `n` tokens that are held back.
+    fn release(&mut self, n: usize) -> Vec<TokenLogprobs> {
+        self.held.drain(..n.min(self.held.len())).map(|held| held.logprobs).collect()
     }
 
     /// Return the tokens to remove when the context is full: the first of them, and their number.

@@ -7,27 +7,28 @@ mod setup;
 mod state;
 mod step;
 
-use super::Command;
 use super::conversations::Conversations;
 use super::drafts::Drafters;
 use super::event::Event;
 use super::params::EngineParams;
+use super::queue::{Owner, Queue};
 use super::report::{Counters, HeldSequence, SlotReport};
 use super::request::Tenant;
 use super::slots::SlotView;
 use super::task::{Running, Task};
+use super::{Call, Command};
 use crate::error::Error;
 pub(super) use admit::{is_full, lacking};
 use backstitch_models::session::Finish;
 use backstitch_models::{Batch, Context, Model, SeqId};
 use pace::Pace;
 use state::StateFolder;
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
-/// The time between two looks at clients that read too slowly.
+/// The time between two looks at clients that read too slowly, and at what waits for the disk.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The state of the engine thread.
@@ -36,8 +37,10 @@ pub(super) struct Worker {
     pub(super) model: Model,
     pub(super) params: EngineParams,
     inbox: Receiver<Command>,
-    n_waiting: Arc<AtomicUsize>,
+    queue: Arc<Queue>,
     waiting: Vec<Task>,
+    /// Calls whose slots evaluate requests.
+    deferred: Vec<Call>,
     pub(super) running: Vec<Running>,
     pub(super) conversations: Conversations,
     pub(super) slots: Vec<SlotView>,
@@ -48,6 +51,9 @@ pub(super) struct Worker {
     pub(super) counters: Counters,
     /// The number of steps so far.
     n_steps: u64,
+    /// For each client, the number of requests of all clients that had begun when its last one did.
+    begun: HashMap<Owner, u64>,
+    n_begun: u64,
     n_tasks: u64,
     /// Layers forget, so that a rollback to some positions costs evaluations unless they are
     /// pinned.
@@ -72,6 +78,8 @@ impl Worker {
         loop {
             self.take_commands();
             self.drop_cancelled();
+            self.store_more();
+            self.call_deferred();
             self.admit();
             if self.is_finishing && self.running.is_empty() && self.waiting.is_empty() {
                 break;
@@ -83,13 +91,15 @@ impl Worker {
 
     /// Take all commands that have come; wait for one if there is nothing to do.
     fn take_commands(&mut self) {
+        // What was deferred can be called now, if nothing runs any more.
+        let can_wait = self.deferred.is_empty() || !self.running.is_empty();
         let is_idle = self.running.is_empty() && self.waiting.is_empty() && !self.is_finishing;
-        if is_idle {
+        if is_idle && can_wait && self.has_stored_all() {
             match self.inbox.recv() {
                 Ok(command) => self.take(command),
                 Err(_) => self.is_finishing = true,
             }
-        } else if self.running.iter_mut().all(|running| running.task.is_paused()) {
+        } else if can_wait && self.running.iter().all(|running| running.task.is_paused()) {
             match self.inbox.recv_timeout(PAUSE) {
                 Ok(command) => self.take(command),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -114,16 +124,36 @@ impl Worker {
                 self.n_tasks += 1;
                 self.waiting.push(Task::new(self.n_tasks, *request, events, since));
             }
-            Command::Call(work) => work(self),
+            Command::Call(mut call) => {
+                // Slots of clients that went away are idle.
+                self.drop_cancelled();
+                if !call(self) {
+                    self.deferred.push(call);
+                }
+            }
             Command::Finish => self.is_finishing = true,
         }
     }
 
+    /// Try the calls again whose slots evaluated requests.
+    fn call_deferred(&mut self) {
+        for mut call in std::mem::take(&mut self.deferred) {
+            if !call(self) {
+                self.deferred.push(call);
+            }
+        }
+    }
+
+    /// Return the number of requests of a client that are evaluated.
+    fn n_running(&self, owner: Owner) -> usize {
+        self.running.iter().filter(|running| running.task.owner() == owner).count()
+    }
+
     /// End requests whose clients went away. What was evaluated of them stays held.
     fn drop_cancelled(&mut self) {
-        let n_before = self.waiting.len();
-        self.waiting.retain(|task| !task.is_cancelled());
-        self.n_waiting.fetch_sub(n_before - self.waiting.len(), Ordering::SeqCst);
+        for task in self.waiting.extract_if(.., |task| task.is_cancelled()) {
+            self.queue.leave(task.owner());
+        }
         let mut i = 0;
         while let Some(running) = self.running.get(i) {
             match running.task.is_cancelled() {
@@ -170,6 +200,8 @@ impl Worker {
         if is_reusable && !self.is_forgetful {
             for prefix in self.conversations.prefixes_of(&self.ctx, seq)? {
                 self.show_instead(prefix, seq);
+                // The longer sequence has all of it.
+                self.forget_unstored(prefix);
                 self.release(prefix)?;
             }
         }
@@ -199,6 +231,7 @@ impl Worker {
 
     pub(super) fn release(&mut self, seq: SeqId) -> Result<(), Error> {
         self.conversations.remove(seq);
+        self.counters.n_unstored += u64::from(self.forget_unstored(seq));
         self.slots.iter_mut().for_each(|slot| slot.forget(seq));
         Ok(self.ctx.release(seq)?)
     }
@@ -243,6 +276,7 @@ impl Worker {
             n_processing: self.running.len(),
             n_waiting: self.waiting.len(),
             n_held: self.conversations.n_idle(),
+            n_unstored: self.n_unstored(),
             ..self.counters
         }
     }

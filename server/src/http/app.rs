@@ -1,6 +1,7 @@
 //! The loaded model, and its sleep while nobody asks for anything.
 
 use super::adapters::{Adapters, ScaledAdapters};
+use super::body::Bodies;
 use super::error::{ApiError, ErrorKind};
 use crate::conversation::{CHATML, Capabilities, Template, builtin_template};
 use crate::engine::Engine;
@@ -11,8 +12,11 @@ use axum::http::request::Parts;
 use backstitch_models::Model;
 use backstitch_models::grammar::{Compiler, GrammarError};
 use backstitch_models::vocab::Vocab;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::num::NonZero;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::Semaphore;
 
 /// A model with an engine that runs it.
 #[derive(Debug)]
@@ -176,6 +180,9 @@ pub struct Host {
     app: Arc<tokio::sync::Mutex<Option<Arc<App>>>>,
     last_use: Mutex<Instant>,
     started: u64,
+    bodies: Arc<Bodies>,
+    /// The engine ended by a panic, and the model is not loaded again yet.
+    is_broken: AtomicBool,
 }
 
 impl core::fmt::Debug for Host {
@@ -199,12 +206,18 @@ impl Host {
         let app = Arc::new(tokio::sync::Mutex::new(Some(Arc::new(app))));
         let last_use = Mutex::new(Instant::now());
         let (loader, started) = (Box::new(loader), unix_time());
-        Ok(Host { params, loader, summary, adapters, app, last_use, started })
+        let (bodies, is_broken) = (Arc::default(), AtomicBool::new(false));
+        Ok(Host { params, loader, summary, adapters, app, last_use, started, bodies, is_broken })
     }
 
     /// Return the settings of the server.
     pub fn params(&self) -> &ServerParams {
         &self.params
+    }
+
+    /// Return the memory that bodies use.
+    pub(super) fn bodies(&self) -> &Arc<Bodies> {
+        &self.bodies
     }
 
     /// Return the sizes of the model.
@@ -227,22 +240,35 @@ impl Host {
         self.app.try_lock().ok()?.clone()
     }
 
-    /// Return the model, loading it if it sleeps.
+    /// Return true if the engine ended by a panic, until the model is loaded again, which the next
+    /// request begins.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Relaxed) || self.peek().is_some_and(|app| !app.engine().is_alive())
+    }
+
+    /// Return the model, loading it if it sleeps or if its engine ended by a panic.
     ///
     /// # Errors
     /// [`ErrorKind::Server`] if it cannot be loaded any more.
     pub async fn wake(self: &Arc<Self>) -> Result<Arc<App>, ApiError> {
         self.touch();
         let mut app = self.app.clone().lock_owned().await;
-        if let Some(app) = &*app {
-            return Ok(app.clone());
+        match &*app {
+            Some(app) if app.engine().is_alive() => return Ok(app.clone()),
+            Some(_) => {
+                self.is_broken.store(true, Ordering::Relaxed);
+                tracing::error!("the engine ended by a panic: loading the model again");
+            }
+            None => tracing::info!("loading the model again"),
         }
-        tracing::info!("loading the model again");
         let host = self.clone();
         // The lock goes along: the load goes on if this client goes away, and nobody else should
         // load the model beside it.
         let load = move || {
+            // What a broken engine holds is given back before it is needed again.
+            drop(app.take());
             let loaded = App::new((host.loader)()?, host.params.clone(), Some(host.adapters.clone()))?;
+            host.is_broken.store(false, Ordering::Relaxed);
             Ok::<_, Error>(app.insert(Arc::new(loaded)).clone())
         };
         let loaded = tokio::task::spawn_blocking(load).await;
@@ -303,6 +329,10 @@ pub fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
+/// One permit for each core.
+static CORES: LazyLock<Semaphore> =
+    LazyLock::new(|| Semaphore::new(std::thread::available_parallelism().map_or(1, NonZero::get)));
+
 /// Do work that takes long beside the thread that serves all clients: templates and grammars are
 /// programs that clients write.
 ///
@@ -311,6 +341,37 @@ pub fn unix_time() -> u64 {
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
+    // More threads than cores would only make each slower, and hold memory meanwhile.
+    let permit = CORES.acquire().await;
+    let work = move || {
+        // Kept also if the client goes away meanwhile.
+        let _permit = permit;
+        work()
+    };
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|_| ApiError::new(ErrorKind::Server, "the request could not be read"))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::EngineParams;
+
+    #[test]
+    fn a_broken_engine_is_loaded_again() {
+        let load = || {
+            let model = Model::from_bytes(backstitch_demo::GGUF)?;
+            let engine = Engine::start(&model, EngineParams { n_ctx: 64, ..EngineParams::default() })?;
+            Ok(Loaded { engine, template: None, adapters: Adapters::default() })
+        };
+        let host = Arc::new(Host::new(ServerParams::default(), load).unwrap());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let app = runtime.block_on(host.wake()).unwrap();
+        assert!(!host.is_broken());
+        runtime.block_on(app.engine().crash());
+        assert!(host.is_broken());
+        let again = runtime.block_on(host.wake()).unwrap();
+        assert!(!host.is_broken() && !Arc::ptr_eq(&app, &again));
+        assert!(runtime.block_on(again.engine().counters()).is_ok());
+    }
 }

@@ -2,15 +2,15 @@
 
 use super::app::App;
 use super::error::{ApiError, ErrorKind};
-use crate::engine::{Ended, Event, Generate, Reuse};
+use crate::engine::{Ended, Event, Generate, Reuse, Timings};
 use crate::error::Error;
 use backstitch_models::Token;
-use backstitch_models::session::TokenLogprobs;
+use backstitch_models::session::{Finish, TokenLogprobs};
 use core::future::{Future, poll_fn};
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 use std::sync::Arc;
-use tokio::sync::mpsc::Receiver;
+use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::Sleep;
 
 /// The events of one or more requests, as they come. Dropping them cancels the requests; what was
@@ -28,12 +28,16 @@ pub struct Events {
 }
 
 impl Events {
-    /// Hand requests to the engine.
+    /// Hand requests to the engine. Behind a prompt without tokens, which a vocabulary without a
+    /// token for the beginning makes of an empty text, comes an empty answer, as with llama-server.
     ///
     /// # Errors
     /// Those of [`Engine::generate`](crate::engine::Engine::generate); no request runs then.
     pub fn start(app: &Arc<App>, requests: Vec<Generate>) -> Result<Self, ApiError> {
-        let receivers = requests.into_iter().map(|request| app.engine().generate(request).map(Some));
+        let receivers = requests.into_iter().map(|request| match request.prompt.is_empty() {
+            true => Ok(Some(empty())),
+            false => app.engine().generate(request).map(Some),
+        });
         let receivers = receivers.collect::<Result<Vec<_>, Error>>()?;
         let deadline = Box::pin(tokio::time::sleep(app.params().timeout));
         Ok(Events { receivers, first: 0, deadline, _app: app.clone() })
@@ -98,6 +102,16 @@ impl Events {
         }
         Ok(outcomes)
     }
+}
+
+/// Return the events of a request that has nothing to evaluate.
+fn empty() -> Receiver<Event> {
+    let (sender, receiver) = channel(1);
+    let (finish, timings) = (Finish::Limit, Timings::default());
+    let ended = Ended { finish, timings, n_prompt: 0, n_held: 0, is_shifted: false };
+    // There is a place for it.
+    let _ = sender.try_send(Event::Ended(ended));
+    receiver
 }
 
 /// The outcome of a request.

@@ -8,11 +8,13 @@ use crate::params::ServerParams;
 use axum::extract::{Request, State};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, CONTENT_LENGTH, HOST, HeaderName, ORIGIN, SERVER, VARY,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, CONTENT_LENGTH,
+    HOST, HeaderName, ORIGIN, SERVER, VARY,
 };
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -25,7 +27,8 @@ const PUBLIC_PAGE: [&str; 4] = ["/page/", "/_app/", "/sw.js", "/manifest.webmani
 const ANTHROPIC: &str = "/v1/messages";
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
-const ANY: HeaderValue = HeaderValue::from_static("*");
+/// The seconds for which a browser need not ask again what a page may send.
+const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 const YES: HeaderValue = HeaderValue::from_static("true");
 const NOSNIFF: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
@@ -36,6 +39,7 @@ pub(super) async fn guard(State(host): State<Arc<Host>>, mut request: Request, n
     let params = host.params();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let origin = request.headers().get(ORIGIN).cloned();
+    let wanted = request.headers().get(ACCESS_CONTROL_REQUEST_HEADERS).cloned();
     let is_allowed = origin.as_ref().is_some_and(|origin| allows(params, origin));
     let mut response = match admit(params, &method, &path, request.headers(), is_allowed) {
         Err(error) => error.into_response(),
@@ -59,8 +63,12 @@ pub(super) async fn guard(State(host): State<Arc<Host>>, mut request: Request, n
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, YES);
         headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
-        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, ANY);
-        headers.insert(VARY, HeaderValue::from_static("Origin"));
+        // An asterisk would be a name here, and would not stand for the header of a key anyway.
+        if let Some(wanted) = wanted {
+            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, wanted);
+            headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+        }
+        headers.insert(VARY, HeaderValue::from_static("Origin, Access-Control-Request-Headers"));
     }
     log(&method, &path, response.status(), since, reason.as_deref());
     response
@@ -84,11 +92,15 @@ fn admit(
         let text = "pages of other origins may not use this server (--cors-origins allows them)";
         return Err(ApiError::new(ErrorKind::Permission, text));
     }
+    if !is_own_name(params, headers) {
+        let text = "this server does not have the name that was asked for (--cors-origins gives it names)";
+        return Err(ApiError::new(ErrorKind::Permission, text));
+    }
     let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|length| length > params.max_body_bytes as u64) {
         return Err(too_large(params.max_body_bytes));
     }
-    let is_public = method == Method::GET
+    let is_public = (method == Method::GET || method == Method::HEAD)
         && (PUBLIC.contains(&path) || PUBLIC_PAGE.iter().any(|start| path.starts_with(start)));
     match Client::of(headers, &params.api_keys) {
         Err(_) if is_public || method == Method::OPTIONS => Ok(Client::default()),
@@ -104,6 +116,36 @@ fn is_foreign(headers: &HeaderMap) -> bool {
     !authority.eq_ignore_ascii_case(own)
 }
 
+/// Return true unless a page may have given its own name to this machine, to count as a page of
+/// this server: a server for this machine alone that needs no key answers to addresses, `localhost`
+/// and the names of allowed origins only.
+fn is_own_name(params: &ServerParams, headers: &HeaderMap) -> bool {
+    let is_loopback = |name: &str| name.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    let is_local_server = params.host == "localhost" || is_loopback(&params.host);
+    if !params.api_keys.is_empty() || !is_local_server {
+        return true;
+    }
+    let Some(host) = headers.get(HOST) else { return true };
+    let Ok(name) = host.to_str().map(|host| name_of(host).trim_end_matches('.').to_lowercase()) else {
+        return false;
+    };
+    let is_allowed = |origin: &String| origin == "*" || name_of(origin).eq_ignore_ascii_case(&name);
+    name == "localhost"
+        || name.ends_with(".localhost")
+        || name.parse::<IpAddr>().is_ok()
+        || params.cors_origins.iter().any(is_allowed)
+}
+
+/// Return the name or address in an origin or authority.
+fn name_of(origin: &str) -> &str {
+    let authority = origin.split_once("://").map_or(origin, |(_, authority)| authority);
+    let name = match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next(),
+        None => authority.split(':').next(),
+    };
+    name.unwrap_or_default()
+}
+
 /// Return true if pages of `origin` may use the server.
 fn allows(params: &ServerParams, origin: &HeaderValue) -> bool {
     let Ok(origin) = origin.to_str() else { return false };
@@ -116,12 +158,7 @@ fn allows(params: &ServerParams, origin: &HeaderValue) -> bool {
 
 /// Return true for an origin on this machine.
 fn is_local(origin: &str) -> bool {
-    let authority = origin.split_once("://").map_or(origin, |(_, authority)| authority);
-    let name = match authority.strip_prefix('[') {
-        Some(rest) => rest.split(']').next(),
-        None => authority.split(':').next(),
-    };
-    matches!(name, Some("localhost" | "127.0.0.1" | "::1"))
+    matches!(name_of(origin), "localhost" | "127.0.0.1" | "::1")
 }
 
 /// Write a line about a request. Prompts and keys are never logged.
@@ -171,6 +208,25 @@ mod tests {
     }
 
     #[test]
+    fn names_that_pages_could_take_are_refused_without_a_key() {
+        let own = |params: &ServerParams, host: &str| is_own_name(params, &headers(&[("host", host)]));
+        let local = ServerParams::default();
+        for host in
+            ["localhost:8080", "127.0.0.1", "[::1]:8080", "192.168.0.7:80", "a.localhost", "LOCALHOST."]
+        {
+            assert!(own(&local, host), "{host}");
+        }
+        for host in ["example.org", "example.org:8080", "localhost.example.org", "127.0.0.1.example.org"] {
+            assert!(!own(&local, host), "{host}");
+        }
+        let cors_origins = vec!["https://example.org".to_owned()];
+        assert!(own(&ServerParams { cors_origins, ..local.clone() }, "example.org:8080"));
+        assert!(own(&ServerParams { api_keys: vec!["key".into()], ..local.clone() }, "example.org"));
+        assert!(own(&ServerParams { host: "0.0.0.0".into(), ..local.clone() }, "example.org"));
+        assert!(is_own_name(&local, &HeaderMap::new()));
+    }
+
+    #[test]
     fn large_bodies_are_refused_before_they_come() {
         let params = ServerParams { max_body_bytes: 10, ..ServerParams::default() };
         let admit = |length: &str| {
@@ -185,6 +241,7 @@ mod tests {
         let params = ServerParams { api_keys: vec!["secret".into()], ..ServerParams::default() };
         let admit = |method, path| admit(&params, &method, path, &HeaderMap::new(), false);
         assert!(admit(Method::GET, "/health").is_ok() && admit(Method::OPTIONS, "/completion").is_ok());
+        assert!(admit(Method::HEAD, "/health").is_ok() && admit(Method::HEAD, "/slots").is_err());
         for (method, path) in
             [(Method::POST, "/completion"), (Method::POST, "/health"), (Method::GET, "/slots")]
         {

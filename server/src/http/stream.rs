@@ -4,6 +4,7 @@ use super::error::ApiError;
 use super::events::Events;
 use crate::engine::Event;
 use axum::body::{Body, Bytes};
+use axum::http::HeaderName;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use core::convert::Infallible;
@@ -81,7 +82,9 @@ pub async fn sse(mut events: Events, mut writer: impl Writer, ping: Duration) ->
         writer.event(index, event?, &mut frames);
     }
     let body = Stream { events, writer, frames, ping, timer: Box::pin(sleep(ping)), is_done: false };
-    let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-cache")];
+    // nginx would otherwise collect events before it passes them on.
+    let unbuffered = HeaderName::from_static("x-accel-buffering");
+    let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-cache"), (unbuffered, "no")];
     Ok((headers, Body::new(body)).into_response())
 }
 

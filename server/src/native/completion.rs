@@ -19,7 +19,7 @@ use std::time::Duration;
 pub(super) async fn complete(
     Ready(app): Ready,
     client: Client,
-    Body(body): Body,
+    Body(body, _): Body,
 ) -> Result<Response, ApiError> {
     answer(app, client, body, |app, fields| read_prompts(app, fields, "prompt")).await
 }
@@ -47,11 +47,16 @@ pub(super) async fn answer(
     // Each answer becomes text before the next one is made: together they can be large.
     let mut bodies = answers.into_iter().map(|(answer, outcome)| answer.whole(outcome).to_string());
     let bodies = if is_one { bodies.next().unwrap_or_default() } else { list(bodies) };
-    Ok(([(CONTENT_TYPE, "application/json")], bodies).into_response())
+    Ok(json_text(bodies))
+}
+
+/// Answer with a text that is JSON already.
+pub(super) fn json_text(text: String) -> Response {
+    ([(CONTENT_TYPE, "application/json")], text).into_response()
 }
 
 /// Return a list of values that are texts already.
-fn list(values: impl Iterator<Item = String>) -> String {
+pub(super) fn list(values: impl Iterator<Item = String>) -> String {
     let mut list = "[".to_owned();
     for (i, value) in values.enumerate() {
         list.push_str(if i == 0 { "" } else { "," });
@@ -83,9 +88,11 @@ impl Work {
         let return_tokens = fields.bool("return_tokens")?.unwrap_or(false);
         let ping = ping(app, fields)?;
         let n_prompts = prompts.len();
+        let n_tokens = prompts.iter().map(Vec::len).sum();
         let mut prompts = prompts.into_iter();
-        let reading = read_generate(fields, app, client, prompts.next().unwrap_or_default())?;
+        let mut reading = read_generate(fields, app, client, prompts.next().unwrap_or_default())?;
         reading.check_answers(app, n_prompts)?;
+        reading.bound_listed(app, fields, n_prompts, n_tokens)?;
         let is_stream = reading.stream;
         let shape = Arc::new(Shape {
             app: app.clone(),
@@ -257,6 +264,7 @@ impl Answer {
     fn chunk(&mut self, chunk: &Chunk) -> Value {
         self.n_generated += chunk.tokens.len();
         self.has_new_line |= chunk.text.contains('\n');
+        self.prompt_time = chunk.prompt_time.unwrap_or(self.prompt_time);
         self.first_token.get_or_insert_with(std::time::Instant::now);
         let mut body = self.part(&chunk.text, &chunk.tokens);
         if self.shape.timings_per_token {

@@ -1,25 +1,29 @@
 //! `/embedding`: vectors of texts.
 
+use super::completion::{json_text, list};
 use crate::engine::Embedding;
 use crate::http::{ApiError, App, Body, Ready, blocking};
 use crate::params::{Fields, read_prompts};
-use axum::Json;
-use backstitch_models::{Norm, Token, normalize};
-use serde_json::{Value, json};
+use axum::response::Response;
+use backstitch_models::{Norm, Pooling, Token, normalize};
+
+/// The most numbers of an answer with the embeddings of single tokens.
+const MAX_NUMBERS: usize = 1 << 25;
 
 /// Return the embeddings of texts, each with all of its rows.
-pub(super) async fn embeddings(Ready(app): Ready, Body(body): Body) -> Result<Json<Value>, ApiError> {
+pub(super) async fn embeddings(Ready(app): Ready, Body(body, _): Body) -> Result<Response, ApiError> {
     let fields = Fields::new(&body);
     let name = fields.first(&["input", "content"]).ok_or_else(|| ApiError::missing("content"))?;
     let norm = read_norm(fields)?;
     let shared = app.clone();
     let inputs = blocking(move || read_prompts(&shared, Fields::new(&body), name)).await?;
     let embeddings = embed(&app, inputs, norm).await?;
-    let rows = embeddings
-        .iter()
-        .enumerate()
-        .map(|(index, embedding)| json!({"index": index, "embedding": embedding.rows}));
-    Ok(Json(rows.collect()))
+    // As values, numbers would take many times the memory.
+    let entry = |(index, embedding): (usize, Embedding)| {
+        let rows = serde_json::to_string(&embedding.rows).unwrap_or_default();
+        format!("{{\"index\":{index},\"embedding\":{rows}}}")
+    };
+    Ok(json_text(list(embeddings.into_iter().enumerate().map(entry))))
 }
 
 /// Read llama.cpp's number of a norm: -1 for none, 0 for the largest magnitude, p for the p-norm.
@@ -38,7 +42,9 @@ fn read_norm(fields: Fields<'_>) -> Result<Option<Norm>, ApiError> {
 ///
 /// # Errors
 /// [`ErrorKind::NotSupported`](crate::http::ErrorKind::NotSupported) if the server was started
-/// without `--embedding`; those of [`Engine::embed`](crate::engine::Engine::embed).
+/// without `--embedding`; [`ErrorKind::Invalid`](crate::http::ErrorKind::Invalid) for inputs whose
+/// tokens have too many numbers without pooling; those of
+/// [`Engine::embed`](crate::engine::Engine::embed).
 pub async fn embed(
     app: &App,
     mut inputs: Vec<Vec<Token>>,
@@ -52,6 +58,12 @@ pub async fn embed(
     // An empty text is that of a token which stands for nothing.
     let filler = app.vocab().bos().or(app.vocab().eos()).unwrap_or(Token(0));
     inputs.iter_mut().filter(|input| input.is_empty()).for_each(|input| input.push(filler));
+    let n_tokens: usize = inputs.iter().map(Vec::len).sum();
+    let is_pooled = app.engine().params().context.pooling != Some(Pooling::None);
+    if !is_pooled && n_tokens.saturating_mul(app.summary().n_embd) > MAX_NUMBERS {
+        let text = "the embeddings of all tokens would have more than";
+        return Err(ApiError::invalid(format!("{text} {MAX_NUMBERS} numbers: send fewer texts at a time")));
+    }
     let adapters = app.adapters().set(&Vec::new())?;
     let mut embeddings = app.engine().embed(inputs, &adapters).await.map_err(|error| match error {
         crate::Error::InputTooLong { n_prompt_tokens, n_ubatch } => {

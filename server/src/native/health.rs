@@ -1,6 +1,6 @@
 //! `/health`, `/props` and `/lora-adapters`: what the server is.
 
-use crate::http::{ApiError, Body, Host, Ready, bytes};
+use crate::http::{ApiError, Body, ErrorKind, Host, Ready, bytes};
 use crate::params::default_settings;
 use axum::Json;
 use axum::extract::State;
@@ -10,9 +10,15 @@ use std::sync::Arc;
 /// The longest list of adapters, in bytes.
 const MAX_ADAPTERS_BYTES: usize = 1 << 16;
 
-/// Answer that the server is there. It never listens before the model is loaded.
-pub(super) async fn health() -> Json<Value> {
-    Json(json!({"status": "ok"}))
+/// Answer that the server is there. It never listens before the model is loaded. If the engine
+/// broke down it is not well, until the model is loaded again, which begins at once.
+pub(super) async fn health(State(host): State<Arc<Host>>) -> Result<Json<Value>, ApiError> {
+    if host.is_broken() {
+        tokio::spawn(async move { host.wake().await.map(drop) });
+        let text = "the engine broke down; the model is loaded again";
+        return Err(ApiError::new(ErrorKind::Unavailable, text));
+    }
+    Ok(Json(json!({"status": "ok"})))
 }
 
 /// Return the settings of the server and the model.
@@ -65,9 +71,10 @@ pub(super) async fn adapters(Ready(app): Ready) -> Json<Value> {
 /// Scale the adapters of requests that name none.
 pub(super) async fn set_adapters(
     Ready(app): Ready,
+    State(host): State<Arc<Host>>,
     request: axum::extract::Request,
 ) -> Result<Json<Value>, ApiError> {
-    let body = bytes(request, app.params(), MAX_ADAPTERS_BYTES).await?;
+    let (body, _charge) = bytes(request, &host, MAX_ADAPTERS_BYTES).await?;
     let Ok(Value::Array(list)) = serde_json::from_slice(&body) else {
         return Err(ApiError::invalid("Request body must be an array"));
     };

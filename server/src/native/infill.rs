@@ -41,7 +41,7 @@ impl Marks {
 pub(super) async fn infill(
     Ready(app): Ready,
     client: Client,
-    Body(body): Body,
+    Body(body, _): Body,
 ) -> Result<Response, ApiError> {
     answer(app, client, body, |app, fields| {
         let text = |name: &str| fields.str(name)?.ok_or_else(|| ApiError::missing(name));

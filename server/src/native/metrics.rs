@@ -42,7 +42,7 @@ fn text(counters: &Counters) -> String {
         n => counters.n_slots_in_batches as f64 / n as f64,
     };
     let c = counters;
-    let metrics: [(&str, &str, &str, f64); 17] = [
+    let metrics: [(&str, &str, &str, f64); 18] = [
         ("prompt_tokens_total", "counter", "Number of prompt tokens processed.", c.n_prompt as f64),
         ("prompt_tokens_cached_total", "counter", "Number of prompt tokens reused.", c.n_cached as f64),
         ("prompt_seconds_total", "counter", "Prompt process time", c.prompt.as_secs_f64()),
@@ -79,6 +79,12 @@ fn text(counters: &Counters) -> String {
             "counter",
             "Number of sequences dropped to make room.",
             c.n_evicted as f64,
+        ),
+        (
+            "sequences_unstored_total",
+            "counter",
+            "Number of parts of sequences that could not be stored.",
+            c.n_unstored as f64,
         ),
     ];
     let mut text = String::new();

@@ -15,9 +15,9 @@ const MAX_DOCUMENTS: usize = 4096;
 ///
 /// Jina's shape has `documents` and answers with `results`; that of text-embeddings-inference has
 /// `texts` and answers with a list.
-pub(super) async fn rerank(Ready(app): Ready, Body(body): Body) -> Result<Json<Value>, ApiError> {
+pub(super) async fn rerank(Ready(app): Ready, Body(body, _): Body) -> Result<Json<Value>, ApiError> {
     let shared = app.clone();
-    let Ranking { inputs, top_n, shape } =
+    let Ranking { inputs, top_n, is_tei, texts } =
         blocking(move || Ranking::read(&shared, Fields::new(&body))).await?;
     let embeddings = embed(&app, inputs, Some(Norm::Euclidean)).await?;
     let n_tokens: usize = embeddings.iter().map(|embedding| embedding.n_tokens).sum();
@@ -32,22 +32,24 @@ pub(super) async fn rerank(Ready(app): Ready, Body(body): Body) -> Result<Json<V
     let mut scores: Vec<(usize, f64)> = rows.iter().map(|row| dot(query, row)).enumerate().collect();
     scores.sort_by(|a, b| b.1.total_cmp(&a.1));
     scores.truncate(top_n);
-    if let Shape::Tei { texts } = shape {
-        let entry = |&(index, score): &(usize, f64)| {
-            let mut entry = json!({"index": index, "score": score});
-            if let Some(text) = texts.get(index) {
-                entry["text"] = text.as_str().into();
-            }
-            entry
-        };
-        return Ok(Json(scores.iter().map(entry).collect()));
+    let entry = |&(index, score): &(usize, f64)| {
+        let mut entry = json!({"index": index, if is_tei { "score" } else { "relevance_score" }: score});
+        match texts.get(index) {
+            Some(text) if is_tei => entry["text"] = text.as_str().into(),
+            Some(text) => entry["document"] = json!({"text": text}),
+            None => {}
+        }
+        entry
+    };
+    let results: Value = scores.iter().map(entry).collect();
+    if is_tei {
+        return Ok(Json(results));
     }
-    let results = scores.iter().map(|(index, score)| json!({"index": index, "relevance_score": score}));
     Ok(Json(json!({
         "model": app.alias(),
         "object": "list",
         "usage": { "prompt_tokens": n_tokens, "total_tokens": n_tokens },
-        "results": results.collect::<Vec<_>>(),
+        "results": results,
     })))
 }
 
@@ -57,15 +59,10 @@ struct Ranking {
     inputs: Vec<Vec<Token>>,
     /// The most documents to name.
     top_n: usize,
-    shape: Shape,
-}
-
-/// The shape of the answer.
-enum Shape {
-    /// The shape of Jina.
-    Jina,
-    /// The shape of text-embeddings-inference, with these texts; without any if there are none.
-    Tei { texts: Vec<String> },
+    /// The answer has the shape of text-embeddings-inference instead of Jina's.
+    is_tei: bool,
+    /// The texts of the documents, if the answer repeats them.
+    texts: Vec<String>,
 }
 
 impl Ranking {
@@ -78,20 +75,25 @@ impl Ranking {
         let is_tei = fields.has("texts");
         let name = if is_tei { "texts" } else { "documents" };
         let query = fields.str("query")?.ok_or_else(|| ApiError::missing("query"))?;
-        let documents = fields.strings(name)?.ok_or_else(|| ApiError::missing(name))?;
+        let documents = fields.array(name)?.ok_or_else(|| ApiError::missing(name))?;
+        let documents: Option<Vec<&str>> = documents.iter().map(text_of).collect();
+        let documents = documents.unwrap_or_default();
         if !(1..=MAX_DOCUMENTS).contains(&documents.len()) {
-            return Err(ApiError::field(name, "a list of 1 to 4096 strings"));
+            let wanted = "a list of 1 to 4096 strings, or of objects with a \"text\"";
+            return Err(ApiError::field(name, wanted));
         }
         let top_n = fields.u64("top_n")?.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
         let texts = std::iter::once(query).chain(documents.iter().copied());
         let inputs = texts.map(|text| tokenize(app, text, AddSpecial::Yes)).collect();
-        let shape = match (is_tei, fields.bool("return_text")?.unwrap_or(false)) {
-            (false, _) => Shape::Jina,
-            (true, false) => Shape::Tei { texts: Vec::new() },
-            (true, true) => Shape::Tei { texts: documents.into_iter().map(str::to_owned).collect() },
-        };
-        Ok(Ranking { inputs, top_n, shape })
+        let returns = fields.bool(if is_tei { "return_text" } else { "return_documents" })?.unwrap_or(false);
+        let texts = documents.into_iter().filter(|_| returns).map(str::to_owned).collect();
+        Ok(Ranking { inputs, top_n, is_tei, texts })
     }
+}
+
+/// Return the text of a document: a string, or Jina's object.
+fn text_of(document: &Value) -> Option<&str> {
+    document.as_str().or_else(|| document.get("text")?.as_str())
 }
 
 /// Return the inner product, summed in double precision in order.

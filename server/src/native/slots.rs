@@ -65,13 +65,13 @@ fn slot_json(id: usize, report: Option<&SlotReport>, summary: &ModelSummary) -> 
     slot
 }
 
-/// Save, restore or erase the sequence of a slot.
+/// Save, restore or erase the sequence of a slot, once it is idle.
 pub(super) async fn act(
     Ready(app): Ready,
     client: Client,
     id: Result<Path<String>, PathRejection>,
     query: Result<Query<HashMap<String, String>>, QueryRejection>,
-    Body(body): Body,
+    Body(body, _): Body,
 ) -> Result<Json<Value>, ApiError> {
     let (Path(id), Query(query)) = (id?, query?);
     let Ok(slot) = id.parse::<usize>() else { return Err(ApiError::invalid("Invalid slot ID")) };
@@ -79,11 +79,23 @@ pub(super) async fn act(
     if !matches!(action, "save" | "restore" | "erase") {
         return Err(ApiError::invalid("Invalid action"));
     }
+    let done =
+        tokio::time::timeout(app.params().timeout, perform(&app, client, slot, action, Fields::new(&body)));
+    done.await.map_err(|_| ApiError::new(ErrorKind::Timeout, "the slot was busy for too long"))?
+}
+
+/// Do what `action` says with a slot.
+async fn perform(
+    app: &App,
+    client: Client,
+    slot: usize,
+    action: &str,
+    fields: Fields<'_>,
+) -> Result<Json<Value>, ApiError> {
     let Some(folder) = &app.params().slot_save_path else {
         let text = "This server does not support slots action. Start it with `--slot-save-path`";
         return Err(ApiError::not_supported(text));
     };
-    let fields = Fields::new(&body);
     let tenant = client.tenant(fields.str("cache_salt")?);
     if action == "erase" {
         let n_erased = app.engine().erase_slot(slot, tenant).await?;
@@ -96,7 +108,7 @@ pub(super) async fn act(
     // Clients with keys of their own have folders of their own.
     let folder = tenant.folder().map_or_else(|| folder.clone(), |tenant| folder.join(tenant));
     match action {
-        "save" => save(&app, (slot, tenant), folder, name).await,
+        "save" => save(app, (slot, tenant), folder, name).await,
         _ => {
             let path = folder.join(name);
             let lora = app.adapters().read(fields.array("lora")?.unwrap_or_default(), "lora")?;
@@ -176,6 +188,7 @@ pub(super) async fn cache(
             "n_generated": counters.n_generated,
             "n_held": counters.n_held,
             "n_evicted": counters.n_evicted,
+            "n_unstored": counters.n_unstored,
         },
         "n_ctx": summary.n_ctx,
         "n_slots": summary.n_slots,

@@ -1,27 +1,53 @@
 //! `/tokenize`, `/detokenize` and `/tokenizer_info`: the vocabulary, for clients of llama-server
 //! and of vLLM.
 
+use super::completion::{json_text, list};
+use crate::conversation::{Request, render};
 use crate::http::{ApiError, App, Body, Host, Ready, blocking};
 use crate::params::{Fields, token};
 use axum::Json;
 use axum::extract::State;
+use axum::response::Response;
 use backstitch_models::Token;
 use backstitch_models::vocab::{AddSpecial, ParseSpecial, WriteSpecial};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The most tokens to turn into text.
+/// The most tokens of a text, and the most to turn into one.
 const MAX_TOKENS: usize = 1 << 20;
 
-/// Return the tokens of a text, or of a list of texts and tokens.
-pub(super) async fn tokenize(Ready(app): Ready, Body(body): Body) -> Result<Json<Value>, ApiError> {
-    blocking(move || tokens_of(&app, Fields::new(&body)).map(Json)).await
+/// Return the tokens of a text, of a list of texts and tokens, or of a conversation.
+pub(super) async fn tokenize(Ready(app): Ready, Body(body, _): Body) -> Result<Response, ApiError> {
+    let text = blocking(move || {
+        let fields = Fields::new(&body);
+        let tokens = match fields.first(&["content", "prompt", "messages"]) {
+            Some("messages") => render(&app, Request::from_chat(&body)?)?.tokens,
+            name => tokens_of(&app, fields, name.unwrap_or("content"))?,
+        };
+        if tokens.len() > MAX_TOKENS {
+            let text = format!("a text of {} tokens is longer than {MAX_TOKENS}", tokens.len());
+            return Err(ApiError::invalid(text));
+        }
+        let with_pieces = fields.bool("with_pieces")?.unwrap_or(false);
+        let of_token = |token: &Token| if with_pieces { piece(&app, *token) } else { token.0.to_string() };
+        // As values, tokens would take many times the memory.
+        let (count, listed) = (tokens.len(), list(tokens.iter().map(of_token)));
+        let n_ctx = app.summary().n_ctx;
+        Ok(format!("{{\"tokens\":{listed},\"count\":{count},\"max_model_len\":{n_ctx}}}"))
+    });
+    Ok(json_text(text.await?))
+}
+
+/// Return a token with its text; with its bytes if that is a part of a character.
+fn piece(app: &App, token: Token) -> String {
+    let piece = app.vocab().piece(token);
+    let text = core::str::from_utf8(piece).map_or_else(|_| json!(piece), |text| json!(text));
+    format!("{{\"id\":{},\"piece\":{text}}}", token.0)
 }
 
 /// Return the tokens of `content`, or of vLLM's `prompt`, which is a text that begins a sequence
 /// unless the request says otherwise.
-fn tokens_of(app: &App, fields: Fields<'_>) -> Result<Value, ApiError> {
-    let name = fields.first(&["content", "prompt"]).unwrap_or("content");
+fn tokens_of(app: &App, fields: Fields<'_>, name: &str) -> Result<Vec<Token>, ApiError> {
     let adds = match fields.first(&["add_special", "add_special_tokens"]) {
         Some(name) => fields.bool(name)?.unwrap_or(false),
         None => name == "prompt",
@@ -44,21 +70,7 @@ fn tokens_of(app: &App, fields: Fields<'_>) -> Result<Value, ApiError> {
         }
         Some(_) => return Err(wrong_text(name)),
     }
-    let with_pieces = fields.bool("with_pieces")?.unwrap_or(false);
-    let of_token = |token: &Token| match with_pieces {
-        false => json!(token.0),
-        true => {
-            let piece = vocab.piece(*token);
-            // A piece may be a part of a character.
-            let text = core::str::from_utf8(piece).map_or_else(|_| json!(piece), |text| json!(text));
-            json!({"id": token.0, "piece": text})
-        }
-    };
-    Ok(json!({
-        "tokens": tokens.iter().map(of_token).collect::<Vec<_>>(),
-        "count": tokens.len(),
-        "max_model_len": app.summary().n_ctx,
-    }))
+    Ok(tokens)
 }
 
 fn wrong_text(name: &str) -> ApiError {
@@ -78,7 +90,7 @@ pub(super) async fn info(State(host): State<Arc<Host>>) -> Json<Value> {
 }
 
 /// Return the text of tokens.
-pub(super) async fn detokenize(Ready(app): Ready, Body(body): Body) -> Result<Json<Value>, ApiError> {
+pub(super) async fn detokenize(Ready(app): Ready, Body(body, _): Body) -> Result<Json<Value>, ApiError> {
     let items = Fields::new(&body).array("tokens")?.unwrap_or_default();
     if items.len() > MAX_TOKENS {
         return Err(ApiError::field("tokens", "a list of at most 1048576 tokens"));

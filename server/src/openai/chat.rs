@@ -23,7 +23,7 @@ const DEFAULT_TOP: usize = 20;
 pub(super) async fn complete(
     Ready(app): Ready,
     client: Client,
-    Body(body): Body,
+    Body(body, _): Body,
 ) -> Result<Response, ApiError> {
     let shared = app.clone();
     let (body, mut turn) = blocking(move || {
@@ -33,6 +33,8 @@ pub(super) async fn complete(
     .await?;
     if let Some(n) = read_top(Fields::new(&body))? {
         turn.reading.generate.logprobs = Some(n);
+        let n_tokens = turn.reading.generate.prompt.len();
+        turn.reading.bound_listed(&app, Fields::new(&body), 1, n_tokens)?;
     }
     let shape = read_shape(&app, &turn, Fields::new(&body))?;
     let choices: Vec<Choice> = (0..turn.reading.n).map(|index| Choice::new(index, &turn)).collect();
@@ -47,13 +49,13 @@ pub(super) async fn complete(
 }
 
 /// Return the number of tokens of a conversation.
-pub(super) async fn count(Ready(app): Ready, Body(body): Body) -> Result<Json<Value>, ApiError> {
+pub(super) async fn count(Ready(app): Ready, Body(body, _): Body) -> Result<Json<Value>, ApiError> {
     let prompt = blocking(move || render(&app, Request::from_chat(&body)?)).await?;
     Ok(Json(json!({"object": "response.input_tokens", "input_tokens": prompt.tokens.len()})))
 }
 
 /// Return the text of a conversation.
-pub(super) async fn apply_template(Ready(app): Ready, Body(body): Body) -> Result<Json<Value>, ApiError> {
+pub(super) async fn apply_template(Ready(app): Ready, Body(body, _): Body) -> Result<Json<Value>, ApiError> {
     let prompt = blocking(move || render(&app, Request::from_chat(&body)?)).await?;
     Ok(Json(json!({"prompt": prompt.text})))
 }

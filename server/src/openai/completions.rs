@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub(super) async fn complete(
     Ready(app): Ready,
     client: Client,
-    Body(body): Body,
+    Body(body, _): Body,
 ) -> Result<Response, ApiError> {
     let shared = app.clone();
     let Work { requests, shape, answers, is_stream } =
@@ -67,6 +67,7 @@ impl Work {
             });
         }
         let n_prompts = tokens.len();
+        let n_tokens = tokens.iter().map(Vec::len).sum();
         let mut tokens = tokens.into_iter();
         let mut reading = read_generate(fields, app, client, tokens.next().unwrap_or_default())?;
         reading.check_answers(app, n_prompts)?;
@@ -78,6 +79,7 @@ impl Work {
             // expect numbers alone, but a prompt's first token has no score.
             reading.generate.prompt_logprobs = n_listed.filter(|&n| echo && n > 0 && suffix.is_none());
         }
+        reading.bound_listed(app, fields, n_prompts, n_tokens)?;
         let requests = reading.requests(app, tokens.collect());
         let echoed = echoed.iter().flat_map(|echoed| core::iter::repeat_n(echoed, n_answers));
         let answers = requests.iter().zip(echoed).enumerate();

@@ -4,14 +4,14 @@ use crate::http::{ApiError, Body, Ready, blocking};
 use crate::native;
 use crate::params::{Fields, read_prompts};
 use axum::Json;
-use backstitch_models::Norm;
+use backstitch_models::{Norm, normalize};
 use serde_json::{Value, json};
 
 /// The alphabet of Base64.
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Return the embeddings of texts, one vector each.
-pub(super) async fn embed(Ready(app): Ready, Body(body): Body) -> Result<Json<Value>, ApiError> {
+pub(super) async fn embed(Ready(app): Ready, Body(body, _): Body) -> Result<Json<Value>, ApiError> {
     let fields = Fields::new(&body);
     let name = fields.first(&["input", "content"]).ok_or_else(|| ApiError::missing("input"))?;
     let is_base64 = match fields.str("encoding_format")? {
@@ -19,14 +19,20 @@ pub(super) async fn embed(Ready(app): Ready, Body(body): Body) -> Result<Json<Va
         Some("base64") => true,
         Some(_) => return Err(ApiError::field("encoding_format", "\"float\" or \"base64\"")),
     };
+    let n_embd = app.summary().n_embd;
+    let n_dims = match fields.u64("dimensions")? {
+        None => n_embd,
+        Some(n) if (1..=n_embd as u64).contains(&n) => n as usize,
+        Some(_) => return Err(ApiError::field("dimensions", &format!("a whole number from 1 to {n_embd}"))),
+    };
     let shared = app.clone();
     let inputs = blocking(move || read_prompts(&shared, Fields::new(&body), name)).await?;
     let n_tokens: usize = inputs.iter().map(Vec::len).sum();
-    let embeddings = native::embed(&app, inputs, Some(Norm::Euclidean)).await?;
+    let mut embeddings = native::embed(&app, inputs, Some(Norm::Euclidean)).await?;
     let mut data = Vec::with_capacity(embeddings.len());
-    for (index, embedding) in embeddings.iter().enumerate() {
-        let row = match embedding.rows.first() {
-            Some(row) if embedding.is_pooled => row,
+    for (index, embedding) in embeddings.iter_mut().enumerate() {
+        let row = match embedding.rows.first_mut() {
+            Some(row) if embedding.is_pooled => shortened(row, n_dims),
             _ => {
                 let text = "Pooling type 'none' is not OAI compatible. Please use a different pooling type";
                 return Err(ApiError::invalid(text));
@@ -47,6 +53,16 @@ pub(super) async fn embed(Ready(app): Ready, Body(body): Body) -> Result<Json<Va
     })))
 }
 
+/// Return the first `n` numbers of a vector, normalised again. Models that were trained for it put
+/// what matters most there.
+fn shortened(row: &mut Vec<f32>, n: usize) -> &[f32] {
+    if n < row.len() {
+        row.truncate(n);
+        normalize(row, Norm::Euclidean);
+    }
+    row
+}
+
 /// Return the little-endian bytes of `row` in Base64.
 fn base64(row: &[f32]) -> String {
     let bytes: Vec<u8> = row.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -65,6 +81,12 @@ fn base64(row: &[f32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shortened_vectors_have_the_length_one() {
+        assert_eq!(shortened(&mut vec![3.0, 4.0, 12.0], 2), [0.6, 0.8]);
+        assert_eq!(shortened(&mut vec![3.0, 4.0], 2), [3.0, 4.0]);
+    }
 
     #[test]
     fn vectors_are_written_in_base64() {

@@ -35,7 +35,7 @@ const REPEATED: [Repeated; 9] = [
 pub(super) async fn respond(
     Ready(app): Ready,
     client: Client,
-    Body(mut body): Body,
+    Body(mut body, _): Body,
 ) -> Result<Response, ApiError> {
     if let Some(limit) = body.get("max_output_tokens").cloned() {
         body.insert("max_tokens".into(), limit);
@@ -62,7 +62,7 @@ pub(super) async fn respond(
 }
 
 /// Return the number of tokens of an input.
-pub(super) async fn count(Ready(app): Ready, Body(body): Body) -> Result<Json<Value>, ApiError> {
+pub(super) async fn count(Ready(app): Ready, Body(body, _): Body) -> Result<Json<Value>, ApiError> {
     let prompt = blocking(move || render(&app, Request::from_responses(&body)?)).await?;
     Ok(Json(json!({"object": "response.input_tokens", "input_tokens": prompt.tokens.len()})))
 }

@@ -10,6 +10,7 @@ use backstitch_models::Token;
 use backstitch_models::sampler::{Chain, Settings};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The names of the number of tokens to generate, in the order in which they count.
 const LIMIT_NAMES: [&str; 3] = ["n_predict", "max_completion_tokens", "max_tokens"];
@@ -20,6 +21,10 @@ pub(crate) const N_ANSWERS: [&str; 2] = ["n_cmpl", "n"];
 /// The most bytes that the settings of all answers of a request may have as JSON, if there is more
 /// than one answer.
 const MAX_SETTINGS: usize = 64 << 20;
+
+/// The most likeliest tokens that all answers of a request may list together. Each takes about a
+/// KiB while an answer is made.
+const MAX_LISTED: usize = 1 << 18;
 
 /// A request for the engine, and what its answer needs of the fields.
 #[derive(Debug)]
@@ -58,12 +63,15 @@ enum Full {
 }
 
 impl Full {
-    /// Return what happens behind a prompt of `n_prompt` tokens.
-    fn behind(self, n_prompt: usize) -> WhenFull {
+    /// Return what happens behind a prompt of `n_prompt` tokens. A token that begins every sequence
+    /// is kept besides those that were asked for, because all others attend to it.
+    fn behind(self, app: &App, n_prompt: usize) -> WhenFull {
         match self {
             Full::End => WhenFull::End,
             Full::Shift { n_keep, n_discard } => {
-                WhenFull::Shift { n_keep: n_keep.unwrap_or(n_prompt), n_discard }
+                let n_bos = usize::from(app.vocab().adds_bos());
+                let n_keep = n_keep.map_or(n_prompt, |n| n.saturating_add(n_bos));
+                WhenFull::Shift { n_keep, n_discard }
             }
         }
     }
@@ -92,13 +100,15 @@ impl Reading {
             request.n_draft = first.n_draft;
             request.limit = first.limit;
             request.stops.clone_from(&first.stops);
+            request.line_time = first.line_time;
+            request.n_indent = first.n_indent;
             request.ignore_eos = first.ignore_eos;
             request.shown.clone_from(&first.shown);
             request.logprobs = first.logprobs;
             request.probs_after_sampling = first.probs_after_sampling;
             request.prompt_logprobs = first.prompt_logprobs;
             request.progress = first.progress;
-            request.when_full = self.full.behind(prompt.len());
+            request.when_full = self.full.behind(app, prompt.len());
             request
         };
         let further = (1..self.n).map(|index| again(&self.generate.prompt, index));
@@ -124,6 +134,39 @@ impl Reading {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Bound the likeliest tokens that are listed beside those of `n_prompts` prompts, which have
+    /// `n_prompt_tokens` together, and beside those of the answers. An answer in one piece ends
+    /// where it would list too many, unless the request says how long it is to be; one in pieces
+    /// needs no bound.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`](crate::http::ErrorKind::Invalid) if they are too many.
+    pub fn bound_listed(
+        &mut self,
+        app: &App,
+        fields: Fields<'_>,
+        n_prompts: usize,
+        n_prompt_tokens: usize,
+    ) -> Result<(), ApiError> {
+        let of_prompts = self.generate.prompt_logprobs.unwrap_or(0);
+        let n_scored = n_prompt_tokens.saturating_mul(self.n).saturating_mul(of_prompts);
+        let a_token = self.generate.logprobs.unwrap_or(0).saturating_mul(self.n).saturating_mul(n_prompts);
+        let most = self.generate.limit.unwrap_or(usize::MAX).min(app.summary().n_ctx as usize);
+        let n_free = MAX_LISTED.saturating_sub(n_scored);
+        let is_free = self.stream || a_token.saturating_mul(most) <= n_free;
+        let is_given = fields.first(&LIMIT_NAMES).is_some() && self.generate.limit.is_some();
+        if n_scored > MAX_LISTED || !is_free && (is_given || a_token > n_free) {
+            let text = "answers and echoed prompts would list more than";
+            return Err(ApiError::invalid(format!(
+                "{text} {MAX_LISTED} likeliest tokens together: ask for fewer of them, or for fewer tokens"
+            )));
+        }
+        if !is_free {
+            self.generate.limit = n_free.checked_div(a_token);
+        }
+        Ok(())
     }
 
     /// Return the samplers of answer `index` to a prompt.
@@ -231,11 +274,14 @@ pub fn read_generate(
     generate.cache_prompt = fields.bool("cache_prompt")?.unwrap_or(params.cache_prompt);
     generate.limit = read_limit(fields, params.n_predict)?;
     generate.stops = read_stops(fields)?;
+    let line_ms = fields.i64("t_max_predict_ms")?.and_then(|ms| u64::try_from(ms).ok());
+    generate.line_time = line_ms.filter(|&ms| ms > 0).map(Duration::from_millis);
+    generate.n_indent = fields.u64("n_indent")?.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX));
     // Tokens that end the text are banned by a bias, so that none is generated.
     generate.ignore_eos = sampling.ignore_eos;
     read_probabilities(fields, &mut generate)?;
     let full = read_when_full(fields, app)?;
-    generate.when_full = full.behind(generate.prompt.len());
+    generate.when_full = full.behind(app, generate.prompt.len());
     let n =
         fields.first(&N_ANSWERS).map_or(Ok(None), |name| fields.u64(name).map(|n| n.map(|n| (name, n))))?;
     let n = match n {

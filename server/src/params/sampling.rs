@@ -26,19 +26,23 @@ const MAX_ORDER: usize = 64;
 /// The seed that stands for a random one.
 const RANDOM: u32 = u32::MAX;
 
-/// Read the order of samplers from a list of names or a text of letters.
+/// Read the order of samplers from a list of names or a text of letters. Unknown ones are skipped,
+/// as llama-server does: presets name samplers that are no more. If none is known, the order is a
+/// mistake, because no sampler at all would be left.
 fn read_order(value: &Value) -> Result<Vec<Kind>, String> {
-    let unknown = |name: &dyn std::fmt::Display| format!("{name} is no sampler");
-    match value {
+    let (n, order): (usize, Vec<Kind>) = match value {
         Value::String(letters) => {
-            let kind = |letter| Kind::from_letter(letter).ok_or_else(|| unknown(&letter));
-            letters.chars().take(MAX_ORDER).map(kind).collect()
+            (letters.len(), letters.chars().take(MAX_ORDER).filter_map(Kind::from_letter).collect())
         }
-        Value::Array(names) => {
-            let kind = |name: &Value| name.as_str().and_then(Kind::from_name).ok_or_else(|| unknown(name));
-            names.iter().take(MAX_ORDER).map(kind).collect()
+        Value::Array(names) if names.iter().all(Value::is_string) => {
+            let known = names.iter().take(MAX_ORDER).filter_map(|name| Kind::from_name(name.as_str()?));
+            (names.len(), known.collect())
         }
-        other => Err(unknown(other)),
+        other => return Err(format!("{other} is no sampler")),
+    };
+    match order.is_empty() && n > 0 {
+        true => Err(format!("{value} names no sampler")),
+        false => Ok(order),
     }
 }
 
@@ -364,9 +368,9 @@ impl Sampling {
     }
 }
 
-/// Read biases of tokens: a list of pairs, or an object. A token is given by its number or by text,
-/// all of whose tokens get the bias; `false` bans a token. Tokens that do not exist and biases that
-/// are nothing of this are ignored, as llama-server does.
+/// Read biases of tokens: a list of pairs, or an object, whose keys may be numbers. A token is
+/// given by its number or by text, all of whose tokens get the bias; `false` bans a token. Tokens
+/// that do not exist and biases that are nothing of this are ignored, as llama-server does.
 fn read_biases(value: &Value, vocab: &Vocab) -> Result<Vec<(Token, f32)>, ApiError> {
     let mut biases = Vec::new();
     let mut add = |token: &Value, bias: &Value| {
@@ -377,7 +381,8 @@ fn read_biases(value: &Value, vocab: &Vocab) -> Result<Vec<(Token, f32)>, ApiErr
         };
         let number = match token {
             Value::Number(number) => number.as_u64(),
-            Value::String(text) => text.parse().ok(),
+            Value::String(text) if value.is_object() => text.parse().ok(),
+            Value::String(_) => None,
             _ => return,
         };
         match (number, token) {

@@ -8,7 +8,6 @@ use super::super::task::{Running, Task};
 use super::Worker;
 use crate::error::Error;
 use backstitch_models::{Pos, SeqId, Token};
-use std::sync::atomic::Ordering;
 
 /// The number of tokens that waiting for another request must save.
 const WORTH_WAITING: usize = 32;
@@ -25,7 +24,7 @@ impl Worker {
         while self.running.len() < self.params.n_slots && !self.is_crowded {
             let Some((index, slot)) = self.next_waiting() else { break };
             let mut task = self.waiting.remove(index);
-            self.n_waiting.fetch_sub(1, Ordering::SeqCst);
+            self.queue.leave(task.owner());
             match self.place(&mut task) {
                 Ok(place) => self.begin(task, slot, place),
                 Err(error) => task.send(Event::Failed(error)),
@@ -34,8 +33,12 @@ impl Worker {
     }
 
     fn begin(&mut self, mut task: Task, slot: usize, place: Place) {
-        task.begin(slot, Reuse { seq: place.seq.0, ..place.reuse });
-        self.counters.n_cached += place.reuse.n_reused as u64;
+        self.n_begun += 1;
+        self.begun.insert(task.owner(), self.n_begun);
+        let is_first = task.begin(slot, Reuse { seq: place.seq.0, ..place.reuse });
+        if is_first {
+            self.counters.n_cached += place.reuse.n_reused as u64;
+        }
         // A slot that showed the sequence until now shows it no longer: it could be erased there.
         for (id, view) in self.slots.iter_mut().enumerate().filter(|(id, _)| *id != slot) {
             if view.seq == Some(place.seq) {
@@ -47,12 +50,17 @@ impl Worker {
         self.running.push(running);
     }
 
-    /// Return the waiting request to begin next, and its slot: the first of those with the highest
-    /// priority that can begin.
+    /// Return the waiting request to begin next, and its slot. Clients take turns: those of which
+    /// the fewest requests are evaluated come first, then those whose last turn is longest ago. Of
+    /// one client, higher priorities come first, then what waits longest.
     fn next_waiting(&self) -> Option<(usize, usize)> {
         let mut order: Vec<usize> = (0..self.waiting.len()).collect();
         // Sorting is stable, so that equal priorities stay in the order of arrival.
-        order.sort_by_key(|&i| std::cmp::Reverse(self.waiting.get(i).map(|task| task.request.priority)));
+        order.sort_by_cached_key(|&i| {
+            let task = self.waiting.get(i)?;
+            let (owner, priority) = (task.owner(), std::cmp::Reverse(task.request.priority));
+            Some((self.n_running(owner), self.begun.get(&owner).copied(), priority))
+        });
         order.into_iter().find_map(|i| {
             let task = self.waiting.get(i)?;
             let slot = self.free_slot(task)?;

@@ -2,7 +2,7 @@
 
 use super::super::params::EngineParams;
 use super::super::slots::SlotView;
-use super::{Command, Worker};
+use super::{Command, Queue, Worker};
 use crate::engine::conversations::Conversations;
 use crate::engine::drafts::Drafters;
 use crate::engine::report::Counters;
@@ -10,8 +10,8 @@ use crate::error::Error;
 use backstitch_models::backstitch_kv::{AttentionSpec, LayerSpec};
 use backstitch_models::graph::Head;
 use backstitch_models::{Batch, Budget, Context, Model, Params};
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::Receiver;
 
 /// The context length of models that can have more, unless more is asked for.
@@ -62,21 +62,22 @@ impl Worker {
         model: &Model,
         params: &EngineParams,
         inbox: Receiver<Command>,
-        n_waiting: Arc<AtomicUsize>,
+        queue: Arc<Queue>,
     ) -> Result<Self, Error> {
         let (mut params, context) = settled(model, params);
         let ctx = Context::new(model, context)?;
         params.context = *ctx.params();
         let slots = (0..params.n_slots).map(SlotView::new).collect();
-        let state = params.state.as_deref().map(|folder| super::StateFolder::new(folder, params.state_bytes));
+        let state = params.state.as_deref().map(|folder| super::StateFolder::new(folder, &params));
         let drafters = params.drafts.clone().map(|drafts| Drafters::new(drafts, model, params.n_ctx));
         Ok(Worker {
             is_forgetful: model.graph().layers().iter().any(forgets),
             ctx,
             model: model.clone(),
             inbox,
-            n_waiting,
+            queue,
             waiting: Vec::new(),
+            deferred: Vec::new(),
             running: Vec::new(),
             conversations: Conversations::default(),
             slots,
@@ -86,6 +87,8 @@ impl Worker {
             pace: super::Pace::default(),
             counters: Counters::default(),
             n_steps: 0,
+            begun: HashMap::new(),
+            n_begun: 0,
             n_tasks: 0,
             is_finishing: false,
             is_crowded: false,

@@ -95,10 +95,7 @@ impl Worker {
         }
         self.is_without_drafts = false;
         // Higher priorities first; among equals, those whose last piece is longest ago.
-        order.sort_by_key(|&i| {
-            let running = self.running.get(i);
-            running.map(|running| (std::cmp::Reverse(running.task.request.priority), running.served))
-        });
+        order.sort_by_key(|&i| self.running.get(i).map(|running| (self.rank(running), running.served)));
         let mut n_free = self.pace.n_tokens().min(self.params.context.n_batch as usize);
         for (k, &i) in order.iter().enumerate() {
             if n_free == 0 {
@@ -128,12 +125,23 @@ impl Worker {
         }
     }
 
-    /// Return the number of tasks from the `k`th of `order` on that have its priority.
+    /// Return the number of running tasks of the same client that have a higher priority and whose
+    /// prompts are evaluated. Priorities of different clients do not compete.
+    fn rank(&self, running: &Running) -> usize {
+        let is_before = |other: &&Running| {
+            other.task.owner() == running.task.owner()
+                && other.task.request.priority > running.task.request.priority
+                && !other.task.is_generating()
+        };
+        self.running.iter().filter(is_before).count()
+    }
+
+    /// Return the number of tasks from the `k`th of `order` on that have its rank.
     fn n_equals(&self, order: &[usize], k: usize) -> usize {
-        let priority = |i: &usize| self.running.get(*i).map(|running| running.task.request.priority);
+        let rank = |i: &usize| self.running.get(*i).map(|running| self.rank(running));
         let rest = order.get(k..).unwrap_or_default();
-        let first = rest.first().and_then(priority);
-        rest.iter().take_while(|i| priority(i) == first).count().max(1)
+        let first = rest.first().and_then(rank);
+        rest.iter().take_while(|i| rank(i) == first).count().max(1)
     }
 
     /// Add the next `n` tokens of a running task to the batch.
@@ -275,7 +283,8 @@ impl Worker {
     }
 
     /// Make room for a batch that did not fit: drop an idle sequence, or put the request that began
-    /// last back into the queue. A request that does not fit alone ends.
+    /// last back into the queue, of the client that has the most. A request that does not fit alone
+    /// ends.
     fn make_cells_free(&mut self, error: backstitch_models::Error) {
         match self.evict(None) {
             Ok(true) => return,
@@ -283,8 +292,9 @@ impl Worker {
             Err(error) => return self.fail_all(error),
         }
         let last = (0..self.running.len()).min_by_key(|&i| {
-            let running = self.running.get(i);
-            running.map(|running| (running.task.request.priority, std::cmp::Reverse(running.task.id)))
+            let task = self.running.get(i).map(|running| &running.task)?;
+            let n_running = std::cmp::Reverse(self.n_running(task.owner()));
+            Some((n_running, task.request.priority, std::cmp::Reverse(task.id)))
         });
         let Some(index) = last else { return };
         if self.running.len() == 1 {
@@ -298,7 +308,7 @@ impl Worker {
             held.is_busy = false;
             held.is_reusable &= !running.task.is_shifted();
         }
-        self.n_waiting.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        self.queue.enter_again(running.task.owner());
         self.waiting.insert(0, running.task);
         self.is_crowded = true;
     }
