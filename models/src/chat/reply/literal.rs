@@ -100,6 +100,14 @@ pub(super) fn map(text: &str) -> Option<String> {
     reader.is_at_end().then_some(out)
 }
 
+/// Convert a value, `True` or `{'a': 1}`, to JSON text.
+pub(super) fn value(text: &str) -> Option<String> {
+    let mut reader = Reader { text };
+    let mut out = String::new();
+    reader.value(&mut out, 0)?;
+    reader.is_at_end().then_some(out)
+}
+
 /// The reader: the rest of the text.
 struct Reader<'t> {
     /// The text from the position on.
