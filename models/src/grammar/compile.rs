@@ -217,8 +217,7 @@ impl Compiler {
 
     fn compile(&self, source: Source) -> Result<Grammar, GrammarError> {
         let inner = Arc::clone(&self.0);
-        let (language, grammar, limits) =
-            (source.language, source.grammar.clone(), source.limits.clone());
+        let (language, grammar, limits) = (source.language, source.grammar.clone(), source.limits.clone());
         let failed = |reason: String| GrammarError::Compile { language, reason };
         let work = move || -> Result<TokenParser, String> {
             let (init, caps) = (GrammarInit::Serialized(grammar), InferenceCapabilities::default());

@@ -87,7 +87,9 @@ impl Follower<'_> {
             .map(|(key, value)| {
                 let value = match value {
                     value if DATA.contains(&key.as_str()) => value.clone(),
-                    Value::Object(named) if MAPS.contains(&key.as_str()) => self.named(named, n_references)?,
+                    Value::Object(named) if MAPS.contains(&key.as_str()) => {
+                        self.named(named, n_references)?
+                    }
                     value => self.value(value, n_references)?,
                 };
                 Some((key.clone(), value))
@@ -98,8 +100,10 @@ impl Follower<'_> {
 
     /// Return schemas by name.
     fn named(&mut self, map: &Map<String, Value>, n_references: usize) -> Option<Value> {
-        let entries: Option<Map<String, Value>> =
-            map.iter().map(|(name, schema)| Some((name.clone(), self.value(schema, n_references)?))).collect();
+        let entries: Option<Map<String, Value>> = map
+            .iter()
+            .map(|(name, schema)| Some((name.clone(), self.value(schema, n_references)?)))
+            .collect();
         entries.map(Value::Object)
     }
 }

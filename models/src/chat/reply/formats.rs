@@ -558,22 +558,13 @@ pub(super) static REASONING: &[ReasoningFormat] = &[
         evidence: &[&["<|inner_prefix|>"]],
         syntax: once("<|inner_prefix|>", "<|inner_suffix|>"),
     },
-    ReasoningFormat {
-        evidence: &[&["<seed:think>"]],
-        syntax: once("<seed:think>", "</seed:think>"),
-    },
-    ReasoningFormat {
-        evidence: &[&["<mm:think>"]],
-        syntax: once("<mm:think>", "</mm:think>"),
-    },
+    ReasoningFormat { evidence: &[&["<seed:think>"]], syntax: once("<seed:think>", "</seed:think>") },
+    ReasoningFormat { evidence: &[&["<mm:think>"]], syntax: once("<mm:think>", "</mm:think>") },
     ReasoningFormat {
         evidence: &[&["<think{}>", ":opensource"]],
         syntax: once("<think:opensource>", "</think:opensource>"),
     },
-    ReasoningFormat {
-        evidence: &[&["[THINK]"]],
-        syntax: once("[THINK]", "[/THINK]"),
-    },
+    ReasoningFormat { evidence: &[&["[THINK]"]], syntax: once("[THINK]", "[/THINK]") },
     ReasoningFormat {
         evidence: &[&["<|channel>thought"]],
         syntax: repeated("<|channel>thought", "<channel|>"),
@@ -582,18 +573,12 @@ pub(super) static REASONING: &[ReasoningFormat] = &[
         evidence: &[&["[BEGIN FINAL RESPONSE]"]],
         syntax: once("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),
     },
-    ReasoningFormat {
-        evidence: &[&["<|think|>", "<|end|>"]],
-        syntax: repeated("<|think|>", "<|end|>"),
-    },
+    ReasoningFormat { evidence: &[&["<|think|>", "<|end|>"]], syntax: repeated("<|think|>", "<|end|>") },
     ReasoningFormat {
         evidence: &[&["Here is my thought process:"]],
         syntax: once("Here is my thought process:", "Here is my response:"),
     },
-    ReasoningFormat {
-        evidence: &[&["<think>"], &["</think>"]],
-        syntax: once("<think>", "</think>"),
-    },
+    ReasoningFormat { evidence: &[&["<think>"], &["</think>"]], syntax: once("<think>", "</think>") },
 ];
 
 /// Return true if `source` contains all texts of one of the sets.

@@ -148,7 +148,11 @@ impl<'w> Writer<'w> {
     fn thought(&mut self, thoughts: Thoughts, is_harmony: bool) -> String {
         let Thoughts { syntax, is_open } = thoughts;
         let text = self.text_before(syntax.close);
-        let open = self.literal(syntax.open);
+        // Calls may begin alike, so that the channel is a terminal of its own.
+        let open = match is_harmony {
+            true => ["<|channel|>", "analysis", "<|message|>"].map(|text| self.literal(text)).join(" "),
+            false => self.literal(syntax.open),
+        };
         let role = self.literal("<|start|>assistant");
         match (is_harmony, is_open) {
             (false, true) => format!("{text} SPACE? "),
@@ -241,8 +245,7 @@ impl<'w> Writer<'w> {
             .iter()
             .map(|tool| {
                 let (name, schema) = (quoted(&tool.name), json(&tool.schema()));
-                let header =
-                    format!("{channel} {recipient} {name} | ({role})? {recipient} {name} {channel}");
+                let header = format!("{channel} {recipient} {name} | ({role})? {recipient} {name} {channel}");
                 self.rule("", &format!("({header}) {kind} {message} %json {schema}"))
             })
             .collect();

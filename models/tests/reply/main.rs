@@ -1,6 +1,9 @@
 //! Replies of chat models in every format, whole and in pieces.
 #![cfg(feature = "chat")]
 
+#[cfg(feature = "grammar")]
+mod grammars;
+
 use std::error::Error;
 
 use backstitch_models::chat::Value;
@@ -411,6 +414,85 @@ fn one_call_only_leaves_further_ones_in_the_content() {
 }
 
 #[test]
+fn markers_of_reasoning_mean_something_before_the_answer() {
+    let cases = [
+        ("<think>", "Use the `<think>` tag.", "Use the `<think>` tag.", ""),
+        ("<think>", "\n<think>a</think>\nb", "b", "a"),
+        ("<think>", " \n</think>b", "b", ""),
+        ("<think>", " b", " b", ""),
+        (
+            "Here is my thought process:",
+            "b Here is my thought process: c",
+            "b Here is my thought process: c",
+            "",
+        ),
+        ("<|inner_prefix|>", "<|inner_prefix|>a<|inner_suffix|>b", "b", "a"),
+        ("<|channel>thought", "b<|channel>thought\na<channel|>c", "bc", "a"),
+        (
+            "<|tool_call|>",
+            "<response>Write <response> or </response> tags.</response>\n",
+            "Write <response> or </response> tags.\n",
+            "",
+        ),
+        ("<|tool_call|>", "a <response></response>", "a <response>", ""),
+    ];
+    for (template, text, content, reasoning) in cases {
+        let format = Format::of_template(template);
+        for size in [1, 100] {
+            let reply = parse_in_pieces(text, &[size], &format, &Options::default());
+            assert_eq!((reply.content.as_str(), reply.reasoning.as_str()), (content, reasoning), "{text}");
+        }
+    }
+}
+
+#[test]
+fn values_without_quotes_are_what_the_schema_says() {
+    let schema = r#"{"name":"f","parameters":{"properties":{"t":{"type":"boolean"},"o":{"type":"object"},
+        "n":{"allOf":[{"minLength":1},{"type":"string"}]},"s":{"type":"string"}}}}"#;
+    let tool = Value::from_json(schema).unwrap_or_default();
+    let options = Options::default().tools(&[tool]);
+    let format = Format::of_template("<tool_call> <function= <parameter=");
+    let one = |(name, value)| format!("<parameter={name}>\n{value}\n</parameter>\n");
+    let values = [("t", "True"), ("o", "{'a': None}"), ("n", "12345"), ("s", "False")].map(one).concat();
+    let reply = parse(&format!("<function=f>\n{values}</function>"), &format, &options);
+    let wanted = r#"{"t":true,"o":{"a":null},"n":"12345","s":"False"}"#;
+    assert_eq!(reply.tool_calls[0].arguments, wanted);
+}
+
+#[test]
+fn control_tokens_within_markers_are_known() {
+    let token = |text: &str| match text {
+        "<|begin|>" => Some(1),
+        "<|content|>" => Some(2),
+        "｜DSML｜" => Some(3),
+        "<|message_sep|>" => Some(4),
+        "<|role_sep|>" => Some(5),
+        _ => None,
+    };
+    let of = |template: &str| {
+        let mut found = Format::of_template(template).marker_tokens(&token);
+        found.sort_unstable();
+        found.dedup();
+        found
+    };
+    assert_eq!(of("<|tool_call:begin|> <|tool_call:args|>"), [1, 2]);
+    assert_eq!(of("DSML tool_calls"), [3]);
+    assert_eq!(of("<|message_sep|> <|role_sep|>"), [4, 5]);
+    let format = Format::of_template("<|message_sep|> <|role_sep|>");
+    let lark = format.grammar(&tools(), false, &token).unwrap_or_default();
+    assert!(lark.contains(r#"<[4]> "\n\nfunction call" <[5]> SPACE? "#), "{lark}");
+}
+
+#[test]
+fn names_and_values_of_clients_are_never_tokens() {
+    let schema = r#"{"name":"f","parameters":{"properties":{"u":{"enum":["<a>","b"]}},"required":["u"]}}"#;
+    let tool = Value::from_json(schema).unwrap_or_default();
+    let format = Format::of_template("<tool_call> <function= <parameter=");
+    let lark = format.grammar(&[tool], false, &|text| (text == "<a>").then_some(7)).unwrap_or_default();
+    assert!(lark.contains(r#"("<a>" | "b")"#), "{lark}");
+}
+
+#[test]
 fn reasoning_is_split_kept_or_both() {
     let format = Format::of_template("<think>");
     let text = "<think>\na\n</think>\n\nb";
@@ -642,37 +724,5 @@ fn long_hostile_text_takes_linear_time() {
             let text = format!("{}{}", case.text, piece.repeat(8_000 / piece.len()));
             parse_in_pieces(&text, &[1], &format, &options);
         }
-    }
-}
-
-#[cfg(feature = "grammar")]
-mod grammars {
-    use super::*;
-    use backstitch_models::Model;
-    use backstitch_models::grammar::{Compiler, Grammar};
-
-    fn compiler() -> Result<Compiler, Box<dyn Error>> {
-        Ok(Compiler::new(Model::from_bytes(backstitch_demo::GGUF)?.vocab())?)
-    }
-
-    /// Return the grammar of calls of one tool `f` with a schema.
-    fn of_schema(template: &str, schema: &str) -> Result<Grammar, Box<dyn Error>> {
-        let tool = Value::map([("name", "f".into()), ("parameters", Value::from_json(schema)?)]);
-        let lark = Format::of_template(template).grammar(&[tool], false, &|_| None);
-        Ok(compiler()?.lark(&lark.ok_or("no grammar")?)?)
-    }
-
-    #[test]
-    fn calls_in_every_format_match_their_grammar() -> Result<(), Box<dyn Error>> {
-        let compiler = compiler()?;
-        for case in CASES {
-            let format = Format::of_template(case.template);
-            let grammar = compiler.lark(&format.grammar(&tools(), true, &|_| None).unwrap_or_default())?;
-            let Some(at) = first_trigger(case.text, &format) else { continue };
-            let ends = ["<|call|>", "<|eom_id|>", "<|eot|>", " Done."];
-            let text = ends.iter().fold(&case.text[at..], |text, end| text.strip_suffix(end).unwrap_or(text));
-            println!("{}: {}", case.format, grammar.accepts(text));
-        }
-        Ok(())
     }
 }
