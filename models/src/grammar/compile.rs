@@ -76,7 +76,7 @@ pub struct Grammar {
     source: Arc<Source>,
 }
 
-/// What a grammar was compiled from.
+/// The source of a grammar.
 struct Source {
     language: Language,
     grammar: TopLevelGrammar,
@@ -125,8 +125,8 @@ impl Compiler {
     /// of the schema, an object with `properties` has no others unless `additionalProperties` says
     /// so, integers have at most 16 digits, and a schema without `type` takes it from its other
     /// keywords. White space between values is at most 40 characters long. `oneOf` means `anyOf`;
-    /// `uniqueItems`, unknown formats, and bounds of the number of properties where some are optional
-    /// are ignored.
+    /// `uniqueItems` and unknown formats are ignored, and bounds of the number of properties where
+    /// some are optional.
     ///
     /// Strings and names that the schema leaves open may have any character escaped (`\u00e9`). In
     /// those that it spells out (`const`, `enum`, `pattern` and names of properties), characters
@@ -248,8 +248,8 @@ impl Grammar {
         &self.compiler
     }
 
-    /// Compile a Lark grammar that refers to this one as `@body`. Text can stand around that of this
-    /// grammar so, as reasoning does before an answer.
+    /// Compile a Lark grammar that refers to this one as `@body`. Text can stand around that of
+    /// this grammar so, as reasoning does before an answer.
     ///
     /// # Errors
     /// Those of [`Compiler::lark`].

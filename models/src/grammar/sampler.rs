@@ -245,8 +245,8 @@ struct Follower {
     /// each of them.
     text: Vec<u8>,
     ends: Vec<usize>,
-    /// The triggers that the grammar refused: the number of tokens behind each of them, and the byte
-    /// from which on the next one may begin.
+    /// The triggers that the grammar refused: the number of tokens behind each of them, and the
+    /// byte from which on the next one may begin.
     refused: Vec<(usize, usize)>,
     /// The number of tokens up to the trigger, and the number that the matcher has accepted for
     /// these.
@@ -297,8 +297,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Take note of a token before the trigger, and begin the grammar if it completes one. A trigger
-    /// with which the grammar cannot begin is text like any other.
+    /// Take note of a token before the trigger, and begin the grammar if it completes one. A
+    /// trigger with which the grammar cannot begin is text like any other.
     fn wait(&mut self, token: Token, triggers: &Triggers) -> Result<(), GrammarError> {
         let n_before = self.tokens.len() + 1;
         let known = self.text.len();

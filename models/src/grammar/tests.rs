@@ -60,7 +60,7 @@ fn schemas_that_would_be_followed_wrongly_are_refused() {
             "#/patternProperties/^a/propertyNames",
         ),
         (r#"{"properties": {"a/b": {"items": [{"not": {"const": 1}}]}}}"#, "#/properties/a~1b/items/0/not"),
-        (r#"{"anyOf": [{"type": "null"}, {"if": true}]}"#, "#/anyOf/1/if"),
+        (r#"{"anyOf": [{"type": "null"}, {"if": {"const": 1}}]}"#, "#/anyOf/1/if"),
         (r#"{"$defs": {"x": 7}}"#, "#/$defs/x"),
     ] {
         match compiler().json_schema(schema) {

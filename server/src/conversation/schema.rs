@@ -54,8 +54,8 @@ impl Follower<'_> {
         }
     }
 
-    /// Return what `pointer` refers to, with the other keywords that stand beside it. What it refers
-    /// to may be anything if it is not there.
+    /// Return what `pointer` refers to, with the other keywords that stand beside it. What it
+    /// refers to may be anything if it is not there.
     fn reference(
         &mut self,
         pointer: &str,

@@ -134,6 +134,15 @@ pub(super) static CALLS: &[CallFormat] = &[
         },
     },
     CallFormat {
+        evidence: &[&["<function_calls>"]],
+        syntax: CallSyntax {
+            name: "olmo-3",
+            section: Some(Section { begin: "<function_calls>", end: "</function_calls>" }),
+            call: &[Part::Name, Part::Keywords],
+            ..JSON
+        },
+    },
+    CallFormat {
         evidence: &[&["<seed:tool_call>", "<function="]],
         syntax: CallSyntax {
             name: "seed-oss",
@@ -238,10 +247,24 @@ pub(super) static CALLS: &[CallFormat] = &[
                 Part::Literal("<|tool_call>"),
                 Part::Literal("call:"),
                 Part::Name,
-                Part::Map,
+                Part::Map("<|\"|>"),
                 Part::Close("<tool_call|>"),
             ],
             wrappers: &["<|channel>", "<channel|>"],
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<start_function_call>"]],
+        syntax: CallSyntax {
+            name: "functiongemma",
+            call: &[
+                Part::Literal("<start_function_call>"),
+                Part::Literal("call:"),
+                Part::Name,
+                Part::Map("<escape>"),
+                Part::Close("<end_function_call>"),
+            ],
             ..JSON
         },
     },

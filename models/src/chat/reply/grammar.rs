@@ -96,14 +96,16 @@ pub(super) struct Writer<'w> {
     rules: String,
     /// The number of rules with generated names.
     n_rules: usize,
-    /// The rule of any value in Gemma's notation, once there is one.
+    /// The quote of Gemma's notation.
+    pub(super) quote: &'static str,
+    /// The rule of any value in this notation, once there is one.
     pub(super) marked: Option<String>,
 }
 
 impl<'w> Writer<'w> {
     /// Make a writer without rules.
     fn new(token: TokenOf<'w>) -> Self {
-        Self { token, rules: String::new(), n_rules: 0, marked: None }
+        Self { token, rules: String::new(), n_rules: 0, quote: "", marked: None }
     }
 
     /// Return the symbols of a text of the format: its control tokens as such, and strings.
@@ -221,7 +223,7 @@ impl<'w> Writer<'w> {
     }
 
     /// Return the symbols of the parts of a tool's call.
-    fn body(&mut self, parts: &[Part], tool: &Tool) -> Vec<String> {
+    fn body(&mut self, parts: &'static [Part], tool: &Tool) -> Vec<String> {
         match parts {
             // Any elements are text up to the end of the call, which is a part itself.
             [Part::Elements(elements), Part::Close(_), rest @ ..] if tool.is_open() => {
@@ -269,14 +271,18 @@ impl<'w> Writer<'w> {
     }
 
     /// Return the symbols of a part of a tool's call.
-    fn part(&mut self, part: &Part, tool: &Tool) -> String {
+    fn part(&mut self, part: &'static Part, tool: &Tool) -> String {
         match part {
             Part::Name => quoted(&tool.name),
             Part::NameLine => quoted(&format!("{}\n", tool.name)),
             Part::NameInId => format!("{} INDEX", quoted(&format!("functions.{}:", tool.name))),
             Part::Arguments => format!("%json {} SPACE?", json(&tool.schema())),
-            Part::Map => self.map(tool, 0),
-            Part::Json | Part::JsonOrPython => self.python(tool),
+            Part::Map(quote) => {
+                self.quote = quote;
+                self.map(tool, 0)
+            }
+            Part::Keywords => self.keywords(tool),
+            Part::Json | Part::JsonOrPython => format!("{} {}", quoted(&tool.name), self.keywords(tool)),
             Part::Tags(tags) => self.tags(tags, tool),
             Part::Elements(elements) => self.elements(elements, tool),
             fixed => self.fixed(fixed),

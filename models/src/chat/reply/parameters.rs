@@ -13,8 +13,6 @@ use crate::chat::Value;
 const MAX_PERMUTED: usize = 4;
 /// The depth of nested values that follow a schema in Gemma's notation.
 const MAX_DEPTH: u32 = 16;
-/// Gemma's quote.
-const MARK: &str = "<|\"|>";
 
 impl Writer<'_> {
     /// Return the symbols of parameters between tags.
@@ -123,13 +121,13 @@ impl Writer<'_> {
         }
     }
 
-    /// Return the symbols of arguments as in Python.
-    pub(super) fn python(&mut self, tool: &Tool) -> String {
+    /// Return the symbols of arguments as in Python, between brackets.
+    pub(super) fn keywords(&mut self, tool: &Tool) -> String {
         let label = |name: &str| quoted(&format!("{name}="));
         let value = |_: &mut Self, schema: &Value| format!("%json {}", json(schema));
         let more = tool.is_open().then(|| "NAME \"=\" %json {}".to_string());
         let entries = self.separated(tool, "\",\" SPACE?", &label, &value, more);
-        format!("{} \"(\" {entries} \")\"", quoted(&tool.name))
+        format!("\"(\" {entries} \")\"")
     }
 
     /// Return the symbols of a map in Gemma's notation, within `depth` values.
@@ -143,13 +141,13 @@ impl Writer<'_> {
 
     /// Return the symbols of a value in Gemma's notation, within `depth` others.
     fn marked(&mut self, schema: &Value, depth: u32) -> String {
-        let quote = self.literal(MARK);
+        let quote = self.literal(self.quote);
         if let Some(choices) = choices(schema) {
             return format!("{quote} ({choices}) {quote}");
         }
         let kind = schema.get("type").and_then(Value::as_str);
         match (Kind::of(Some(schema)), kind) {
-            (Kind::Text, _) => format!("{quote} {}", self.text_before(MARK)),
+            (Kind::Text, _) => format!("{quote} {}", self.text_before(self.quote)),
             (_, Some("array")) if depth < MAX_DEPTH => {
                 let item = match schema.get("items") {
                     Some(items) => self.marked(items, depth + 1),
@@ -174,7 +172,7 @@ impl Writer<'_> {
         }
         let name = self.name();
         self.marked = Some(name.clone());
-        let text = format!("{} {}", self.literal(MARK), self.text_before(MARK));
+        let text = format!("{} {}", self.literal(self.quote), self.text_before(self.quote));
         let plain = "%json {\"type\": [\"number\", \"boolean\", \"null\"]}";
         let list = format!("\"[\" ({name} (\",\" {name})*)? \"]\"");
         let map = format!("\"{{\" (NAME \":\" {name} (\",\" NAME \":\" {name})*)? \"}}\"");

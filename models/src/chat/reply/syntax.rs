@@ -62,8 +62,10 @@ pub(super) enum Part {
     Json,
     /// A call as JSON object, a list of them, or calls as in Python, `[f(a=1), g()]`.
     JsonOrPython,
-    /// Gemma's map of arguments.
-    Map,
+    /// Arguments as in Python, `(a=1)`.
+    Keywords,
+    /// Gemma's map of arguments, with this quote around strings.
+    Map(&'static str),
     /// Parameters between tags.
     Tags(&'static Tags),
     /// Elements with the names of parameters, nested as their values are.
@@ -159,6 +161,7 @@ impl Part {
                 [text, "", "", ""]
             }
             Self::Tags(tags) => [tags.begin, tags.after_name, tags.before_value, tags.end],
+            Self::Map(quote) => [*quote, "", "", ""],
             Self::Elements(elements) => [elements.namespace, elements.end, "", ""],
             _ => [""; 4],
         };
