@@ -2,8 +2,8 @@
 //!
 //! Python's values differ in `True`, `False`, `None`, tuples, quotes and escapes. Gemma writes maps
 //! with bare keys and strings between `<|"|>` and `<|"|>`, or between `<escape>`s. One reader
-//! accepts all, as nothing means something else in another. [`Balance`] finds the end of such a text
-//! while it arrives, [`keywords`], [`map`] and [`value`] convert the text when it is complete.
+//! accepts all, as nothing means something else in another. [`Balance`] finds the end of such a
+//! text while it arrives, [`keywords`], [`map`] and [`value`] convert the text when it is complete.
 
 use alloc::string::String;
 
