@@ -1,8 +1,10 @@
-//! Calls as grammars, over the demo model's vocabulary.
+//! Calls as grammars: as text over the demo model's vocabulary, and as control tokens.
 
+use super::cases::Case;
 use super::*;
-use backstitch_models::Model;
 use backstitch_models::grammar::{Compiler, Grammar};
+use backstitch_models::vocab::{Vocab, VocabSource};
+use backstitch_models::{Model, Token};
 
 fn compiler() -> Result<Compiler, Box<dyn Error>> {
     Ok(Compiler::new(Model::from_bytes(backstitch_demo::GGUF)?.vocab())?)
@@ -27,18 +29,89 @@ fn check_schema(schema: &str, written: &[Written]) -> Result<(), Box<dyn Error>>
     Ok(())
 }
 
+/// Formats with a case that only the parser takes: it knows other identifiers, other keys, and
+/// parameters that nobody offered.
+const ONLY_PARSED: [&str; 5] = ["llama-3", "minicpm-5", "minimax-m3", "mistral-small", "solar-open"];
+
+/// Return the calls of a case from the byte `at` on.
+fn call_of(case: &Case, at: usize) -> &'static str {
+    let ends = ["<|call|>", "<|eot|>", " Done."];
+    ends.iter().fold(&case.text[at..], |text, end| text.strip_suffix(end).unwrap_or(text))
+}
+
 #[test]
 fn calls_in_every_format_match_their_grammar() -> Result<(), Box<dyn Error>> {
     let compiler = compiler()?;
-    // The parser takes more: other identifiers, other keys, parameters that nobody offered.
-    let only_parsed = ["llama-3", "minicpm-5", "minimax-m3", "mistral-small", "solar-open"];
     for case in CASES {
         let format = Format::of_template(case.template);
         let grammar = compiler.lark(&format.grammar(&tools(), true, &|_| None).unwrap_or_default())?;
         let Some(at) = first_trigger(case.text, &format) else { continue };
-        let ends = ["<|call|>", "<|eot|>", " Done."];
-        let text = ends.iter().fold(&case.text[at..], |text, end| text.strip_suffix(end).unwrap_or(text));
-        assert_eq!(grammar.accepts(text), !only_parsed.contains(&case.format), "{}: {text}", case.format);
+        let text = call_of(case, at);
+        assert_eq!(grammar.accepts(text), !ONLY_PARSED.contains(&case.format), "{}: {text}", case.format);
+    }
+    Ok(())
+}
+
+/// The first of the control tokens of a vocabulary, behind the usual ones.
+const FIRST: u32 = 3;
+
+/// Return a vocabulary of control tokens and all bytes.
+fn with_control(control: &[&str]) -> Result<Vocab, Box<dyn Error>> {
+    let bytes: Vec<String> = (0..=255).map(|byte| format!("<0x{byte:02X}>")).collect();
+    let tokens: Vec<&str> =
+        [&["<unk>", "<s>", "</s>"], control].concat().into_iter().chain(bytes.iter().map(|b| &**b)).collect();
+    let kinds = [2].into_iter().chain(vec![3; 2 + control.len()]).chain([6; 256]).collect();
+    let scores = vec![0.0; tokens.len()];
+    Ok(Vocab::new(&VocabSource {
+        model: "llama",
+        tokens: &tokens,
+        scores,
+        types: kinds,
+        ..VocabSource::default()
+    })?)
+}
+
+/// Return the tokens of a text in such a vocabulary.
+fn spelled(mut text: &str, control: &[&str]) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    while let Some(c) = text.chars().next() {
+        let begins = control.iter().enumerate().filter(|(_, token)| text.starts_with(**token));
+        match begins.max_by_key(|(_, token)| token.len()) {
+            Some((i, token)) => {
+                tokens.push(Token(FIRST + i as u32));
+                text = &text[token.len()..];
+            }
+            None => {
+                let (first, n) = (FIRST + control.len() as u32, c.len_utf8());
+                tokens.extend(text.bytes().take(n).map(|byte| Token(first + u32::from(byte))));
+                text = &text[n..];
+            }
+        }
+    }
+    tokens
+}
+
+/// The same texts, in a vocabulary in which tags are control tokens.
+#[test]
+fn calls_of_control_tokens_match_their_grammar() -> Result<(), Box<dyn Error>> {
+    for case in CASES {
+        let format = Format::of_template(case.template);
+        let Some(at) = first_trigger(case.text, &format) else { continue };
+        let is_tag = |marker: &&str| {
+            marker.starts_with(['<', '[']) && marker.ends_with(['>', ']']) && !marker.contains(['\n', '｜'])
+        };
+        let mut control: Vec<&str> = format.markers().into_iter().filter(is_tag).collect();
+        control.extend(["｜DSML｜", "<|begin|>"]);
+        control.sort_unstable();
+        control.dedup();
+        let vocab = with_control(&control)?;
+        let token = |text: &str| control.iter().position(|token| *token == text).map(|i| FIRST + i as u32);
+        let lark = format.grammar(&tools(), true, &token).unwrap_or_default();
+        let mut matcher = Compiler::new(&vocab)?.lark(&lark)?.matcher();
+        let text = call_of(case, at);
+        let is_allowed = spelled(text, &control).into_iter().all(|token| matcher.accept(token).is_ok());
+        let is_allowed = is_allowed && matcher.is_accepting();
+        assert_eq!(is_allowed, !ONLY_PARSED.contains(&case.format), "{}: {text}\n{lark}", case.format);
     }
     Ok(())
 }
