@@ -91,7 +91,7 @@ fn spelled(mut text: &str, control: &[&str]) -> Vec<Token> {
     tokens
 }
 
-/// The same texts, in a vocabulary in which tags are control tokens.
+/// Tags are control tokens in this vocabulary.
 #[test]
 fn calls_of_control_tokens_match_their_grammar() -> Result<(), Box<dyn Error>> {
     for case in CASES {
