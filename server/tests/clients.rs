@@ -163,6 +163,30 @@ fn the_cache_of_a_salt_is_seen_with_it_alone() {
     assert_eq!(counts, [0, 1, 0]);
 }
 
+/// Return the demo model with the end of reasoning in place of a word that it writes often.
+fn that_thinks() -> &'static [u8] {
+    let mut gguf = backstitch_demo::GGUF.to_vec();
+    let entry = [&8u64.to_le_bytes()[..], "Ġlittle".as_bytes()].concat();
+    let at = gguf.windows(16).position(|at| at == entry).unwrap();
+    gguf[at + 8..at + 16].copy_from_slice(b"</think>");
+    gguf.leak()
+}
+
+#[test]
+fn an_answer_in_a_format_comes_behind_the_reasoning() {
+    let ends_open = "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}<think>\n{% endif %}";
+    let schema = json!({"properties": {"a": {"const": "x"}}, "required": ["a"]});
+    let format = json!({"type": "json_schema", "json_schema": {"schema": schema}});
+    let messages = json!([{"role": "user", "content": ""}]);
+    let body = json!({"messages": messages, "response_format": format, "max_tokens": 400, "temperature": 0});
+    let server = Running::start(that_thinks(), Some(ends_open));
+    let answer = server.post("/v1/chat/completions", &body);
+    let message = &answer["choices"][0]["message"];
+    let content: Value = serde_json::from_str(message["content"].as_str().unwrap()).unwrap();
+    assert_eq!(content, json!({"a": "x"}), "{answer}");
+    assert!(!message["reasoning_content"].as_str().unwrap().contains('{'), "{answer}");
+}
+
 /// Return the demo model with the tokens that mark a gap in place of three words.
 fn with_gaps() -> &'static [u8] {
     let mut gguf = backstitch_demo::GGUF.to_vec();

@@ -10,7 +10,8 @@
 //!   its format, and `json_calls.rs`, `python_calls.rs`, `tags.rs`, `elements.rs` and `literal.rs`
 //!   the parts. `harmony.rs` reads the channels of gpt-oss.
 //! - `scanner.rs` checks JSON as it arrives, and `output.rs` makes the deltas.
-//! - `grammar.rs` describes calls for constrained generation.
+//! - `grammar.rs` describes calls for constrained generation, with `parameters.rs` for their
+//!   arguments; `pieces.rs` finds the control tokens in the texts of a format.
 //!
 //! Text that looks like a call but is none becomes content: nothing that a model writes is lost but
 //! markers and white space around them. The work is linear in the text, however it is cut, and
@@ -26,11 +27,14 @@ mod json_calls;
 mod literal;
 mod marked;
 mod output;
+mod parameters;
+mod pieces;
 mod python_calls;
 mod scanner;
 mod syntax;
 mod tags;
 mod tools;
+mod triggers;
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -50,12 +54,12 @@ const MAX_PROMPT_END: usize = 256;
 /// The markers that a model writes around reasoning and calls.
 ///
 /// ```
-/// use backstitch_models::chat::reply::Format;
+/// use backstitch_models::chat::reply::{Format, Trigger};
 ///
 /// let format = Format::of_template("... <think></think> ... <tool_call>{}</tool_call>");
 /// assert_eq!(format.name(), Some("hermes"));
 /// assert_eq!(format.reasoning(), Some(("<think>", "</think>")));
-/// assert_eq!(format.triggers(), ["<tool_call>"]);
+/// assert_eq!(format.triggers(&[]), [Trigger::Anywhere("<tool_call>".into())]);
 /// ```
 #[derive(Clone, Copy)]
 pub struct Format {
@@ -85,20 +89,21 @@ impl Format {
         self.reasoning.map(|reasoning| (reasoning.open, reasoning.close))
     }
 
-    /// Return the texts that begin a call, for grammars that wait for one. There is none if calls
-    /// have no marker.
-    pub fn triggers(&self) -> Vec<&'static str> {
-        let Some(calls) = self.calls else {
-            return Vec::new();
-        };
-        if calls.name == HARMONY {
-            return harmony::TRIGGERS.to_vec();
-        }
-        calls.section.as_ref().map(|section| section.begin).into_iter().chain(calls.begin()).collect()
+    /// Return the texts with which a [grammar](Self::grammar) of calls of `tools` begins, for
+    /// samplers that wait for one. There is none if calls have no marker. A text that answers may
+    /// have for other reasons comes with the name of a tool.
+    pub fn triggers(&self, tools: &[Value]) -> Vec<Trigger> {
+        self.calls.map_or_else(Vec::new, |calls| triggers::of(calls, &Tools::new(tools)))
     }
 
-    /// Return all markers. A tokenizer that leaves control tokens out of its text has to keep these
-    /// for the parser.
+    /// Return the control tokens that markers consist of, alone or among text. Whoever leaves
+    /// control tokens out of the text has to keep these for the parser. `token` returns the
+    /// identifier of a control token by its text.
+    pub fn marker_tokens(&self, token: &dyn Fn(&str) -> Option<u32>) -> Vec<u32> {
+        self.markers().into_iter().flat_map(|marker| pieces::tokens_within(marker, token)).collect()
+    }
+
+    /// Return all markers.
     pub fn markers(&self) -> Vec<&'static str> {
         let mut markers = Vec::new();
         if let Some(calls) = self.calls {
@@ -110,6 +115,7 @@ impl Format {
             }
             markers.extend(calls.call.iter().flat_map(|part| part.markers()));
             markers.extend(calls.wrappers);
+            markers.extend(calls.envelope.iter().flat_map(|(begin, end)| [*begin, *end]));
         }
         if let Some(reasoning) = self.reasoning {
             markers.extend([reasoning.open, reasoning.close]);
@@ -157,16 +163,63 @@ impl Format {
     /// began goes on. A server uses it to require a call.
     pub fn answer_grammar(&self, options: &Options, token: &dyn Fn(&str) -> Option<u32>) -> Option<String> {
         let syntax = self.calls?;
-        let reasoning = self.reasoning.filter(|_| syntax.name != HARMONY);
         grammar::write(&grammar::Request {
             syntax,
             tools: &options.tools,
             parallel: options.parallel,
-            reasoning: reasoning.map(|reasoning| (reasoning, options.opened(reasoning).is_some())),
+            reasoning: self.thoughts(options),
             is_begun: syntax.begin().is_some_and(|begin| options.prompt_end.ends_with(begin)),
             token,
         })
     }
+
+    /// Describe whole answers in which `content`, a symbol of the Lark dialect of llguidance,
+    /// stands where content does: behind reasoning, which may come first or goes on if the prompt
+    /// ended within it, and behind the header of its message. Return `None` if the answer is
+    /// nothing but the content.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::chat::reply::{Format, Options};
+    ///
+    /// let format = Format::of_template("<think>");
+    /// let options = Options::default().prompt("<think>\n");
+    /// let lark = format.content_grammar("@body", &options, &|_| None).unwrap_or_default();
+    /// assert!(lark.starts_with("start: r0 SPACE? @body\nr0[suffix=\"</think>\"]: "));
+    /// ```
+    pub fn content_grammar(
+        &self,
+        content: &str,
+        options: &Options,
+        token: &dyn Fn(&str) -> Option<u32>,
+    ) -> Option<String> {
+        let thoughts = self.thoughts(options)?;
+        Some(grammar::write_content(content, thoughts, self.name() == Some(HARMONY), token))
+    }
+
+    /// Return true if the prompt of `options` ended within reasoning.
+    pub fn is_reasoning(&self, options: &Options) -> bool {
+        self.reasoning.is_some_and(|reasoning| options.opened(reasoning).is_some())
+    }
+
+    /// Return the reasoning that may begin an answer.
+    fn thoughts(&self, options: &Options) -> Option<grammar::Thoughts> {
+        let syntax = self.reasoning?;
+        let is_open = self.is_reasoning(options);
+        // Behind the end of reasoning, or within a message, comes the answer itself.
+        let end = options.prompt_end.trim_end();
+        let is_over = end.contains(syntax.close) || end.ends_with(harmony::MESSAGE);
+        (is_open || !is_over).then_some(grammar::Thoughts { syntax, is_open })
+    }
+}
+
+/// A text from which on a [grammar of calls](Format::grammar) applies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// The text, wherever it appears.
+    Anywhere(String),
+    /// The text as the beginning of the answer.
+    AtStart(String),
 }
 
 impl fmt::Debug for Format {
@@ -427,7 +480,7 @@ impl Parser {
     /// Make a parser of one reply.
     pub fn new(format: &Format, options: &Options) -> Self {
         let has_tools = !options.tools.is_empty() && format.calls.is_some();
-        let mut output = Output::new(options.reasoning, has_tools);
+        let mut output = Output::new(options.reasoning, has_tools || format.reasoning.is_some());
         let opened = format.reasoning.and_then(|reasoning| options.opened(reasoning));
         let mut text = String::new();
         let machine = if format.name() == Some(HARMONY) {

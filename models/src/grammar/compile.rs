@@ -73,6 +73,14 @@ struct Inner {
 pub struct Grammar {
     compiler: Compiler,
     start: Arc<llguidance::Matcher>,
+    source: Arc<Source>,
+}
+
+/// The source of a grammar.
+struct Source {
+    language: Language,
+    grammar: TopLevelGrammar,
+    limits: ParserLimits,
 }
 
 impl Compiler {
@@ -117,7 +125,8 @@ impl Compiler {
     /// of the schema, an object with `properties` has no others unless `additionalProperties` says
     /// so, integers have at most 16 digits, and a schema without `type` takes it from its other
     /// keywords. White space between values is at most 40 characters long. `oneOf` means `anyOf`;
-    /// `uniqueItems` and unknown formats are ignored.
+    /// `uniqueItems` and unknown formats are ignored, and bounds of the number of properties where
+    /// some are optional.
     ///
     /// Strings and names that the schema leaves open may have any character escaped (`\u00e9`). In
     /// those that it spells out (`const`, `enum`, `pattern` and names of properties), characters
@@ -125,7 +134,7 @@ impl Compiler {
     ///
     /// # Errors
     /// [`GrammarError::Syntax`] if the text is not JSON; [`GrammarError::Schema`] for keywords that
-    /// are not supported, such as `patternProperties` and `not`; [`GrammarError::TooLarge`];
+    /// are not supported, such as `contains` and `not`; [`GrammarError::TooLarge`];
     /// [`GrammarError::Compile`] if no value can match the schema or it is too complex.
     pub fn json_schema(&self, text: &str) -> Result<Grammar, GrammarError> {
         check_text(text)?;
@@ -144,7 +153,8 @@ impl Compiler {
     /// Those of [`Compiler::json_schema`], except [`GrammarError::Syntax`].
     pub fn json_schema_value(&self, schema: &Value) -> Result<Grammar, GrammarError> {
         let schema = schema::adapted(schema)?;
-        self.compile(Language::JsonSchema, TopLevelGrammar::from_json_schema(schema), limits())
+        let grammar = TopLevelGrammar::from_json_schema(schema);
+        self.compile(Source { language: Language::JsonSchema, grammar, limits: limits() })
     }
 
     /// Compile the grammar of all JSON objects.
@@ -172,7 +182,8 @@ impl Compiler {
         let text = text.strip_prefix('^').unwrap_or(text);
         let is_escaped = |text: &str| text.chars().rev().take_while(|&c| c == '\\').count() % 2 == 1;
         let text = text.strip_suffix('$').filter(|rest| !is_escaped(rest)).unwrap_or(text);
-        self.compile(Language::Regex, TopLevelGrammar::from_regex(text), limits())
+        let grammar = TopLevelGrammar::from_regex(text);
+        self.compile(Source { language: Language::Regex, grammar, limits: limits() })
     }
 
     /// Compile a Lark grammar, with the extensions and limits of llguidance. Its terminals are
@@ -184,7 +195,8 @@ impl Compiler {
     pub fn lark(&self, text: &str) -> Result<Grammar, GrammarError> {
         check_text(text)?;
         lark::check(text)?;
-        self.compile(Language::Lark, TopLevelGrammar::from_lark(text.to_owned()), limits())
+        let grammar = TopLevelGrammar::from_lark(text.to_owned());
+        self.compile(Source { language: Language::Lark, grammar, limits: limits() })
     }
 
     /// Compile a GBNF grammar, with the syntax and the meaning that llama.cpp gives it. The output
@@ -207,16 +219,13 @@ impl Compiler {
         let lark = gbnf::to_lark(text, root, &self.0.vocab)?;
         // A terminal for each character makes many items of little cost.
         let limits = ParserLimits { step_max_items: 4_000_000, ..limits() };
-        self.compile(Language::Gbnf, TopLevelGrammar::from_lark(lark), limits)
+        let grammar = TopLevelGrammar::from_lark(lark);
+        self.compile(Source { language: Language::Gbnf, grammar, limits })
     }
 
-    fn compile(
-        &self,
-        language: Language,
-        grammar: TopLevelGrammar,
-        limits: ParserLimits,
-    ) -> Result<Grammar, GrammarError> {
+    fn compile(&self, source: Source) -> Result<Grammar, GrammarError> {
         let inner = Arc::clone(&self.0);
+        let (language, grammar, limits) = (source.language, source.grammar.clone(), source.limits.clone());
         let failed = |reason: String| GrammarError::Compile { language, reason };
         let work = move || -> Result<TokenParser, String> {
             let (init, caps) = (GrammarInit::Serialized(grammar), InferenceCapabilities::default());
@@ -233,7 +242,10 @@ impl Compiler {
         let start = llguidance::Matcher::new(Ok(parser));
         match start.get_error() {
             Some(reason) => Err(failed(first_line(&reason))),
-            None => Ok(Grammar { compiler: self.clone(), start: Arc::new(start) }),
+            None => {
+                let (start, source) = (Arc::new(start), Arc::new(source));
+                Ok(Grammar { compiler: self.clone(), start, source })
+            }
         }
     }
 }
@@ -242,6 +254,39 @@ impl Grammar {
     /// Return the compiler of the grammar.
     pub fn compiler(&self) -> &Compiler {
         &self.compiler
+    }
+
+    /// Compile a Lark grammar that refers to this one as `@body`. Text can stand around that of
+    /// this grammar so, as reasoning does before an answer.
+    ///
+    /// # Errors
+    /// Those of [`Compiler::lark`].
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::Model;
+    /// use backstitch_models::grammar::Compiler;
+    ///
+    /// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+    /// let year = Compiler::new(model.vocab())?.regex("[0-9]{4}")?;
+    /// let sentence = year.within("start: \"It is \" @body \".\"")?;
+    /// assert!(sentence.accepts("It is 2026."));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn within(&self, lark: &str) -> Result<Self, GrammarError> {
+        check_text(lark)?;
+        lark::check(lark)?;
+        let mut grammar = TopLevelGrammar::from_lark(lark.to_owned());
+        let mut inner = self.source.grammar.grammars.clone();
+        inner.iter_mut().take(1).for_each(|body| body.name = Some("body".to_owned()));
+        grammar.grammars.append(&mut inner);
+        let limits = self.source.limits.clone();
+        self.compiler.compile(Source { language: Language::Lark, grammar, limits })
+    }
+
+    /// Return true if the grammar is a JSON schema.
+    pub fn is_json_schema(&self) -> bool {
+        self.source.language == Language::JsonSchema
     }
 
     /// Make a matcher at the beginning of a text.

@@ -112,7 +112,8 @@ impl GrammarSampler {
 
     /// Make a sampler whose grammar applies only once one of `triggers` appears in the text behind
     /// the first `n_prompt` tokens. Until then every token is allowed. The grammar then begins with
-    /// the trigger.
+    /// the trigger; one with which it cannot begin is text like any other. Control tokens count as
+    /// their texts.
     pub fn lazy(grammar: &Grammar, n_prompt: usize, triggers: Triggers) -> Self {
         Self::made(grammar, n_prompt, Some(Arc::new(triggers)))
     }
@@ -124,6 +125,7 @@ impl GrammarSampler {
             tokens: Vec::new(),
             text: Vec::new(),
             ends: Vec::new(),
+            refused: Vec::new(),
             begin: None,
         };
         Self {
@@ -239,9 +241,13 @@ struct Follower {
     triggers: Option<Arc<Triggers>>,
     /// The tokens that it has followed.
     tokens: Vec<Token>,
-    /// The text of those before the trigger, and its length behind each of them.
+    /// The text of those before the trigger, with control tokens written out, and its length behind
+    /// each of them.
     text: Vec<u8>,
     ends: Vec<usize>,
+    /// The triggers that the grammar refused: the number of tokens behind each of them, and the
+    /// byte from which on the next one may begin.
+    refused: Vec<(usize, usize)>,
     /// The number of tokens up to the trigger, and the number that the matcher has accepted for
     /// these.
     begin: Option<(usize, usize)>,
@@ -277,6 +283,7 @@ impl Follower {
         self.begin = self.begin.filter(|(n_before, _)| n >= *n_before);
         self.tokens.truncate(n);
         self.ends.truncate(n);
+        self.refused.retain(|(n_before, _)| *n_before <= n);
         self.text.truncate(self.ends.last().copied().unwrap_or(0));
         Ok(())
     }
@@ -290,46 +297,62 @@ impl Follower {
         Ok(())
     }
 
-    /// Take note of a token before the trigger, and begin the grammar if it completes one.
+    /// Take note of a token before the trigger, and begin the grammar if it completes one. A
+    /// trigger with which the grammar cannot begin is text like any other.
     fn wait(&mut self, token: Token, triggers: &Triggers) -> Result<(), GrammarError> {
         let n_before = self.tokens.len() + 1;
-        if triggers.has_token(token) {
-            self.matcher.accept(token)?;
-            self.begin = Some((n_before, 1));
-            return Ok(());
-        }
         let known = self.text.len();
         let vocab = self.matcher.grammar().compiler().vocab();
-        if !vocab.is_hidden(token) {
-            self.text.extend_from_slice(vocab.piece(token));
-        }
-        if let Some(begin) = triggers.find(&self.text, known) {
-            let started = self.start(self.text.get(begin..).unwrap_or_default().to_vec(), token);
-            if let Err(error) = started {
+        self.text.extend_from_slice(vocab.piece(token));
+        let from = self.refused.last().map_or(0, |(_, from)| *from);
+        let found = match triggers.has_token(token) {
+            true => Some(known),
+            false => triggers.find(&self.text, known, from),
+        };
+        if let Some(begin) = found {
+            if self.start(begin, token)? {
+                self.begin = Some((n_before, self.matcher.tokens().len()));
                 self.text.truncate(known);
-                return Err(error);
+                return Ok(());
             }
-            self.begin = Some((n_before, self.matcher.tokens().len()));
-            self.text.truncate(known);
-            return Ok(());
+            self.refused.push((n_before, begin + 1));
         }
         self.ends.push(self.text.len());
         Ok(())
     }
 
-    /// Let the matcher accept `text`, which the sequence has already.
-    fn start(&mut self, text: Vec<u8>, last: Token) -> Result<(), GrammarError> {
+    /// Let the matcher accept the text from the byte `begin` on, which the sequence has already.
+    /// Return false if the grammar does not allow it.
+    fn start(&mut self, begin: usize, last: Token) -> Result<bool, GrammarError> {
+        let first = self.ends.partition_point(|end| *end <= begin);
+        let before = first.checked_sub(1).and_then(|i| self.ends.get(i)).copied().unwrap_or(0);
         let mut tokens = Vec::new();
-        if !self.matcher.grammar().spell(&text, &mut tokens) {
-            return Err(GrammarError::Token { token: last });
+        let mut whole = self.tokens.iter().skip(first).copied().chain([last]);
+        let mut is_spelled = true;
+        if before < begin {
+            // The trigger begins within a token.
+            let end = self.ends.get(first).copied().unwrap_or(self.text.len());
+            let part = self.text.get(begin..end).unwrap_or_default();
+            is_spelled = self.matcher.grammar().spell(part, &mut tokens);
+            whole.next();
         }
-        for token in tokens {
-            if let Err(error) = self.matcher.accept(token) {
-                self.matcher.reset()?;
-                return Err(error);
-            }
+        tokens.extend(whole);
+        if is_spelled && self.replay(&tokens)? {
+            return Ok(true);
         }
-        Ok(())
+        // Some grammars spell control tokens out.
+        tokens.clear();
+        let text = self.text.get(begin..).unwrap_or_default();
+        Ok(self.matcher.grammar().spell(text, &mut tokens) && self.replay(&tokens)?)
+    }
+
+    /// Let the matcher accept `tokens` from its beginning on, or return false and leave it there.
+    fn replay(&mut self, tokens: &[Token]) -> Result<bool, GrammarError> {
+        let is_allowed = tokens.iter().all(|token| self.matcher.accept(*token).is_ok());
+        if !is_allowed {
+            self.matcher.reset()?;
+        }
+        Ok(is_allowed)
     }
 }
 

@@ -17,9 +17,10 @@ const INTEGER_END: i64 = 10_000_000_000_000_000;
 /// write nothing else any more where they may write more.
 const SPACE: &str = r"\x20|\x20?(\x0D?\x0A){1,2}[\x20\x09]{0,20}";
 
-/// Keywords that the library ignores or gets wrong, so that an output could break the schema.
-const REFUSED: [&str; 14] = [
-    "patternProperties",
+/// Keywords that the library ignores or gets wrong, so that an output could break the schema. Those
+/// that it ignores and that are not here break nothing but counts: `uniqueItems`, and the bounds of
+/// the number of properties where some are optional.
+const REFUSED: [&str; 13] = [
     "not",
     "if",
     "then",
@@ -39,7 +40,7 @@ const SCHEMA: [&str; 3] = ["items", "additionalItems", "additionalProperties"];
 /// Keywords whose value is a list of schemas. `items` can be one too.
 const SCHEMAS: [&str; 5] = ["prefixItems", "items", "anyOf", "oneOf", "allOf"];
 /// Keywords whose value is a map of schemas.
-const SCHEMA_MAPS: [&str; 3] = ["properties", "$defs", "definitions"];
+const SCHEMA_MAPS: [&str; 4] = ["properties", "patternProperties", "$defs", "definitions"];
 /// Keywords that say which values are meant without a `type`.
 const DECIDED: [&str; 7] = ["type", "$ref", "anyOf", "oneOf", "allOf", "const", "enum"];
 
@@ -69,12 +70,45 @@ pub(super) fn adapted(schema: &Value) -> Result<Value, GrammarError> {
 /// [`GrammarError::Schema`] for what is no schema and for keywords that are not supported,
 /// [`GrammarError::TooLarge`].
 pub fn explicit_schema(schema: &Value) -> Result<Value, GrammarError> {
+    written_out(schema, true)
+}
+
+/// Write out what llama.cpp takes for granted in a schema, as [`explicit_schema`] does, without the
+/// keywords that are not supported: each of them only forbids values, so the schema allows more
+/// then.
+///
+/// # Errors
+/// [`GrammarError::Schema`] for what is no schema, [`GrammarError::TooLarge`].
+///
+/// # Example
+/// ```
+/// use backstitch_models::grammar::relaxed_schema;
+/// use serde_json::json;
+///
+/// let schema = json!({"type": "string", "not": {"const": "no"}});
+/// assert_eq!(relaxed_schema(&schema)?, json!({"type": "string"}));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn relaxed_schema(schema: &Value) -> Result<Value, GrammarError> {
+    written_out(schema, false)
+}
+
+fn written_out(schema: &Value, refuses: bool) -> Result<Value, GrammarError> {
     check_size(schema)?;
     // The parts of an `allOf` describe one object together, so none of them may be closed.
     let closes = !mentions(schema, "allOf");
     let mut adapted = schema.clone();
-    adapt(&mut adapted, "#", closes)?;
+    adapt(&mut adapted, "#", Choices { closes, refuses })?;
     Ok(adapted)
+}
+
+/// The ways to adapt a schema.
+#[derive(Clone, Copy)]
+struct Choices {
+    /// Objects with properties have no others.
+    closes: bool,
+    /// Keywords that are not supported are errors.
+    refuses: bool,
 }
 
 /// Check the depth and the number of values, without recursion.
@@ -108,7 +142,10 @@ fn mentions(value: &Value, key: &str) -> bool {
     }
 }
 
-fn adapt(schema: &mut Value, pointer: &str, closes: bool) -> Result<(), GrammarError> {
+fn adapt(schema: &mut Value, pointer: &str, choices: Choices) -> Result<(), GrammarError> {
+    if schema.get("not").is_some_and(is_everything) {
+        *schema = Value::Bool(false);
+    }
     let map = match schema {
         Value::Object(map) => map,
         Value::Bool(_) => return Ok(()),
@@ -117,6 +154,10 @@ fn adapt(schema: &mut Value, pointer: &str, closes: bool) -> Result<(), GrammarE
             return Err(GrammarError::Schema { pointer: pointer.to_owned(), problem });
         }
     };
+    map.retain(|keyword, value| !is_void(keyword, value));
+    if !choices.refuses {
+        map.retain(|keyword, _| !REFUSED.contains(&keyword.as_str()));
+    }
     if let Some(keyword) = REFUSED.iter().find(|&&keyword| map.contains_key(keyword)) {
         let problem = format!("`{keyword}` is not supported; remove it or express it in another way");
         return Err(GrammarError::Schema { pointer: format!("{pointer}/{keyword}"), problem });
@@ -125,25 +166,40 @@ fn adapt(schema: &mut Value, pointer: &str, closes: bool) -> Result<(), GrammarE
     for keyword in SCHEMA_MAPS {
         if let Some(Value::Object(schemas)) = map.get_mut(keyword) {
             for (name, schema) in schemas {
-                adapt(schema, &inside(&format!("{keyword}/{}", escaped(name))), closes)?;
+                adapt(schema, &inside(&format!("{keyword}/{}", escaped(name))), choices)?;
             }
         }
     }
     for keyword in SCHEMAS {
         if let Some(Value::Array(schemas)) = map.get_mut(keyword) {
             for (i, schema) in schemas.iter_mut().enumerate() {
-                adapt(schema, &inside(&format!("{keyword}/{i}")), closes)?;
+                adapt(schema, &inside(&format!("{keyword}/{i}")), choices)?;
             }
         }
     }
     for keyword in SCHEMA {
         match map.get_mut(keyword) {
             None | Some(Value::Array(_)) => {}
-            Some(schema) => adapt(schema, &inside(keyword), closes)?,
+            Some(schema) => adapt(schema, &inside(keyword), choices)?,
         }
     }
-    complete(map, closes);
+    complete(map, choices.closes);
     Ok(())
+}
+
+/// Return true if a keyword allows everything: the name of a property is a string in any case.
+fn is_void(keyword: &str, value: &Value) -> bool {
+    match keyword {
+        "propertyNames" => is_everything(value) || *value == json!({"type": "string"}),
+        "not" => *value == Value::Bool(false),
+        "if" | "then" | "else" | "unevaluatedItems" | "unevaluatedProperties" => is_everything(value),
+        _ => false,
+    }
+}
+
+/// Return true for the schema of any value.
+fn is_everything(schema: &Value) -> bool {
+    *schema == Value::Bool(true) || schema.as_object().is_some_and(Map::is_empty)
 }
 
 /// Write out what llama.cpp takes for granted.
@@ -152,7 +208,7 @@ fn complete(map: &mut Map<String, Value>, closes: bool) {
         let has = |keyword: &str| map.contains_key(keyword);
         let is_open = map.get("additionalProperties").is_none_or(|value| *value == Value::Bool(true));
         let found = match () {
-            () if has("properties") || !is_open => Some("object"),
+            () if has("properties") || has("patternProperties") || !is_open => Some("object"),
             () if has("items") || has("prefixItems") => Some("array"),
             () if has("pattern") || has("format") => Some("string"),
             () => None,

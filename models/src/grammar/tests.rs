@@ -54,9 +54,13 @@ fn parts_of_one_object_stay_open() {
 #[test]
 fn schemas_that_would_be_followed_wrongly_are_refused() {
     for (schema, pointer) in [
-        (r#"{"patternProperties": {"^a": {"type": "integer"}}}"#, "#/patternProperties"),
-        (r#"{"properties": {"a/b": {"items": [{"not": {}}]}}}"#, "#/properties/a~1b/items/0/not"),
-        (r#"{"anyOf": [{"type": "null"}, {"if": true}]}"#, "#/anyOf/1/if"),
+        (r#"{"contains": {"type": "integer"}}"#, "#/contains"),
+        (
+            r#"{"patternProperties": {"^a": {"propertyNames": {"pattern": "b"}}}}"#,
+            "#/patternProperties/^a/propertyNames",
+        ),
+        (r#"{"properties": {"a/b": {"items": [{"not": {"const": 1}}]}}}"#, "#/properties/a~1b/items/0/not"),
+        (r#"{"anyOf": [{"type": "null"}, {"if": {"const": 1}}]}"#, "#/anyOf/1/if"),
         (r#"{"$defs": {"x": 7}}"#, "#/$defs/x"),
     ] {
         match compiler().json_schema(schema) {
@@ -72,6 +76,18 @@ fn schemas_that_would_be_followed_wrongly_are_refused() {
     assert!(compiler().json_schema(&deep).is_err());
     let error = compiler().json_schema(r#"{"type": "integer", "minimum": 5, "maximum": 4}"#).unwrap_err();
     assert!(matches!(error, GrammarError::Compile { language: Language::JsonSchema, .. }), "{error}");
+}
+
+/// Libraries that write schemas add keywords that allow everything.
+#[test]
+fn keywords_that_forbid_nothing_are_ignored() {
+    let record = r#"{"type": "object", "propertyNames": {"type": "string"}, "additionalProperties": {"type": "number"}}"#;
+    check_schema(record, &[r#"{"a":1}"#], &[r#"{"a":"b"}"#]);
+    let never = r#"{"properties": {"a": {"const": 1}}, "additionalProperties": {"not": {}}}"#;
+    check_schema(never, &[r#"{"a":1}"#, "{}"], &[r#"{"b":1}"#]);
+    check_schema(r#"{"type": "string", "not": false, "if": {}}"#, &["\"a\""], &["1"]);
+    let pattern = r#"{"patternProperties": {"^a": {"type": "integer"}}, "additionalProperties": false}"#;
+    check_schema(pattern, &[r#"{"ab":1}"#, "{}"], &[r#"{"ab":"x"}"#, r#"{"b":1}"#]);
 }
 
 /// A client that reads JSON sees no difference, but the schema's own texts are followed letter by

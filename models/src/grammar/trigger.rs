@@ -12,7 +12,7 @@ use super::error::{GrammarError, Language, regex_error};
 /// The memory that the automata of one pattern may take.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 /// The number of triggers of one sampler.
-const MAX_TRIGGERS: usize = 256;
+const MAX_TRIGGERS: usize = 4096;
 
 /// Something in a generated text from which on a grammar applies.
 ///
@@ -29,6 +29,8 @@ pub enum Trigger {
     Token(Token),
     /// A text. The grammar applies from its beginning on, also in the middle of a token.
     Word(String),
+    /// A text as the beginning of the whole.
+    Start(String),
     /// A regular expression that matches some part of the text. The grammar applies from its first
     /// group that matched something, or from the match if no group did.
     Pattern(String),
@@ -49,6 +51,7 @@ pub enum Trigger {
 pub struct Triggers {
     tokens: Vec<Token>,
     words: Vec<Vec<u8>>,
+    starts: Vec<Vec<u8>>,
     patterns: Vec<Regex>,
 }
 
@@ -63,11 +66,13 @@ impl Triggers {
             let found = triggers.len();
             return Err(GrammarError::TooLarge { what: "triggers", found, limit: MAX_TRIGGERS });
         }
-        let mut all = Self { tokens: Vec::new(), words: Vec::new(), patterns: Vec::new() };
+        let mut all =
+            Self { tokens: Vec::new(), words: Vec::new(), starts: Vec::new(), patterns: Vec::new() };
         for trigger in triggers {
             match trigger {
                 Trigger::Token(token) => all.tokens.push(*token),
                 Trigger::Word(word) => all.words.push(word.as_bytes().to_vec()),
+                Trigger::Start(start) => all.starts.push(start.as_bytes().to_vec()),
                 Trigger::Pattern(pattern) => all.patterns.push(compiled(pattern)?),
                 Trigger::FullPattern(pattern) => {
                     compiled(pattern)?;
@@ -83,22 +88,26 @@ impl Triggers {
         self.tokens.contains(&token)
     }
 
-    /// Return the byte of `text` at which the grammar begins, if one of the triggers is in it. The
-    /// bytes before `known` have none.
-    pub(super) fn find(&self, text: &[u8], known: usize) -> Option<usize> {
+    /// Return the byte of `text` from `from` on at which the grammar begins, if one of the triggers
+    /// is there. The bytes before `known` have no word from `from` on.
+    pub(super) fn find(&self, text: &[u8], known: usize, from: usize) -> Option<usize> {
         let words = self.words.iter().filter_map(|word| {
-            let from = known.saturating_sub(word.len());
+            let from = known.saturating_sub(word.len().saturating_sub(1)).max(from);
             let found = text.get(from..)?.windows(word.len().max(1)).position(|part| part == word)?;
             Some(from + found)
         });
-        words.min().or_else(|| self.patterns.iter().find_map(|pattern| begin(pattern, text)))
+        if from == 0 && self.starts.iter().any(|start| text.starts_with(start)) {
+            return Some(0);
+        }
+        words.min().or_else(|| self.patterns.iter().find_map(|pattern| begin(pattern, text, from)))
     }
 }
 
-/// Return the beginning of the first group that matched something, or of the match.
-fn begin(pattern: &Regex, text: &[u8]) -> Option<usize> {
+/// Return the beginning of the first group that matched something, or of the match, which begins at
+/// `from` or later.
+fn begin(pattern: &Regex, text: &[u8], from: usize) -> Option<usize> {
     let mut captures: Captures = pattern.create_captures();
-    pattern.search_captures(&Input::new(text), &mut captures);
+    pattern.search_captures(&Input::new(text).range(from.min(text.len())..), &mut captures);
     let whole = captures.get_match()?;
     let mut groups = captures.iter().skip(1).flatten();
     Some(groups.find(|group| !group.is_empty()).map_or(whole.start(), |group| group.start))

@@ -2,9 +2,9 @@
 //!
 //! Grammars of calls put the schemas of parameters inside of others, where their references lead
 //! nowhere. They are followed here. Clients send whatever their libraries make of their types, so a
-//! schema that cannot be followed is no error: the call may then have any arguments.
+//! keyword or a reference that cannot be followed is no error: the values there may then be any.
 
-use backstitch_models::grammar::explicit_schema;
+use backstitch_models::grammar::relaxed_schema;
 use serde_json::{Map, Value, json};
 
 /// The references that are followed inside of each other; a type that contains itself ends there.
@@ -12,9 +12,13 @@ const MAX_REFERENCES: usize = 4;
 /// The values of a schema whose references were followed.
 const MAX_VALUES: usize = 20_000;
 /// Keywords whose values are data.
-const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
+const DATA: [&str; 2] = ["const", "enum"];
+/// Keywords that only describe. Grammars have no use for them, and limits.
+const NOTES: [&str; 5] = ["title", "description", "default", "examples", "$comment"];
 /// Keywords of schemas that are only there to be referred to.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
+/// Keywords whose value is a map of schemas, by names that are no keywords.
+const MAPS: [&str; 3] = ["properties", "patternProperties", "dependentSchemas"];
 
 /// Return the schema of any object.
 pub(super) fn any_object() -> Value {
@@ -26,7 +30,7 @@ pub(super) fn any_object() -> Value {
 pub(super) fn standalone(schema: &Value) -> Value {
     let mut follower = Follower { root: schema, n_left: MAX_VALUES };
     let followed = follower.value(schema, 0);
-    followed.and_then(|schema| explicit_schema(&schema).ok()).unwrap_or_else(any_object)
+    followed.and_then(|schema| relaxed_schema(&schema).ok()).unwrap_or_else(any_object)
 }
 
 /// Replaces references by what they refer to.
@@ -37,51 +41,68 @@ struct Follower<'s> {
 }
 
 impl Follower<'_> {
-    /// Return `value` behind `n_references`, or `None` if it is too large or refers to nothing.
+    /// Return `value` behind `n_references`, or `None` if it is too large.
     fn value(&mut self, value: &Value, n_references: usize) -> Option<Value> {
         self.n_left = self.n_left.checked_sub(1)?;
         match value {
             Value::Object(map) => match map.get("$ref") {
                 Some(Value::String(pointer)) => self.reference(pointer, map, n_references),
-                _ => self.object(map, core::ptr::eq(value, self.root), n_references),
+                _ => self.object(map, n_references),
             },
             Value::Array(items) => items.iter().map(|item| self.value(item, n_references)).collect(),
             other => Some(other.clone()),
         }
     }
 
-    /// Return what `pointer` refers to, with the other keywords that stand beside it.
+    /// Return what `pointer` refers to, with the other keywords that stand beside it. What it
+    /// refers to may be anything if it is not there.
     fn reference(
         &mut self,
         pointer: &str,
         beside: &Map<String, Value>,
         n_references: usize,
     ) -> Option<Value> {
-        if n_references == MAX_REFERENCES {
-            return Some(true.into());
-        }
-        let target = self.root.pointer(pointer.strip_prefix('#')?)?;
-        let mut found = self.value(target, n_references + 1)?;
+        let target = pointer.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
+        let mut found = match target.filter(|_| n_references < MAX_REFERENCES) {
+            Some(target) => self.value(target, n_references + 1)?,
+            None => return Some(true.into()),
+        };
         if let Value::Object(found) = &mut found {
-            for (key, value) in beside.iter().filter(|(key, _)| *key != "$ref") {
-                let value = self.value(value, n_references)?;
-                found.entry(key.as_str()).or_insert(value);
+            let mut beside = beside.clone();
+            beside.remove("$ref");
+            if let Value::Object(beside) = self.object(&beside, n_references)? {
+                for (key, value) in beside {
+                    found.entry(key).or_insert(value);
+                }
             }
         }
         Some(found)
     }
 
-    /// Return an object, the root without its definitions.
-    fn object(&mut self, map: &Map<String, Value>, is_root: bool, n_references: usize) -> Option<Value> {
-        let kept = map.iter().filter(|(key, _)| !is_root || !DEFINITIONS.contains(&key.as_str()));
+    /// Return a schema without its definitions and notes.
+    fn object(&mut self, map: &Map<String, Value>, n_references: usize) -> Option<Value> {
+        let is_kept = |key: &str| !DEFINITIONS.contains(&key) && !NOTES.contains(&key);
+        let kept = map.iter().filter(|(key, _)| is_kept(key));
         let entries: Option<Map<String, Value>> = kept
             .map(|(key, value)| {
-                let value = match DATA.contains(&key.as_str()) {
-                    true => value.clone(),
-                    false => self.value(value, n_references)?,
+                let value = match value {
+                    value if DATA.contains(&key.as_str()) => value.clone(),
+                    Value::Object(named) if MAPS.contains(&key.as_str()) => {
+                        self.named(named, n_references)?
+                    }
+                    value => self.value(value, n_references)?,
                 };
                 Some((key.clone(), value))
             })
+            .collect();
+        entries.map(Value::Object)
+    }
+
+    /// Return schemas by name.
+    fn named(&mut self, map: &Map<String, Value>, n_references: usize) -> Option<Value> {
+        let entries: Option<Map<String, Value>> = map
+            .iter()
+            .map(|(name, schema)| Some((name.clone(), self.value(schema, n_references)?)))
             .collect();
         entries.map(Value::Object)
     }
@@ -96,12 +117,18 @@ mod tests {
         let schema = json!({
             "$defs": {"Size": {"type": "integer"}},
             "type": "object",
-            "properties": {"size": {"$ref": "#/$defs/Size", "description": "in m"}, "$ref": {"type": "null"}},
+            "properties": {
+                "size": {"$ref": "#/$defs/Size", "minimum": 3, "description": "in m"},
+                "$ref": {"type": "null"},
+                "default": {"$ref": "#/$defs/Size"},
+            },
             "additionalProperties": false,
         });
         let followed = standalone(&schema);
         assert_eq!(followed["properties"]["size"]["type"], "integer");
-        assert_eq!(followed["properties"]["size"]["description"], "in m");
+        assert_eq!(followed["properties"]["size"]["minimum"], 3);
+        assert_eq!(followed["properties"]["size"].get("description"), None);
+        assert_eq!(followed["properties"]["default"]["type"], "integer");
         assert_eq!(followed["properties"]["$ref"]["type"], "null");
         assert!(followed.get("$defs").is_none());
     }
@@ -121,15 +148,24 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_followed_allows_anything() {
-        let wide: Map<String, Value> = (0..200).map(|i| (format!("p{i}"), json!({"$ref": "#"}))).collect();
-        for schema in [
-            json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/none"}}}),
-            json!({"type": "object", "properties": {"a": {"$ref": "https://example.org/a.json"}}}),
-            json!({"type": "object", "properties": wide}),
-            json!({"not": {"type": "string"}}),
-            json!([1]),
+    fn what_cannot_be_followed_allows_anything_there() {
+        for (odd, wanted) in [
+            (json!({"$ref": "#/$defs/none"}), json!(true)),
+            (json!({"$ref": "https://example.org/a.json"}), json!(true)),
+            (json!({"type": "string", "not": {"const": "b"}}), json!({"type": "string"})),
+            (
+                json!({"type": "object", "propertyNames": {"pattern": "a"}, "additionalProperties": {}}),
+                json!({"type": "object", "additionalProperties": {}}),
+            ),
+            (json!({"not": {}}), json!(false)),
+            (json!({"if": {"type": "null"}, "then": {}, "else": {"const": 1}}), json!({})),
         ] {
+            let schema = json!({"type": "object", "properties": {"a": odd, "b": {"type": "null"}}});
+            let properties = json!({"a": wanted, "b": {"type": "null"}});
+            assert_eq!(standalone(&schema)["properties"], properties, "{schema}");
+        }
+        let wide: Map<String, Value> = (0..200).map(|i| (format!("p{i}"), json!({"$ref": "#"}))).collect();
+        for schema in [json!({"type": "object", "properties": wide}), json!([1])] {
             assert_eq!(standalone(&schema), any_object(), "{schema}");
         }
     }

@@ -8,8 +8,11 @@ use super::schema::{any_object, standalone};
 use super::values::template_value;
 use crate::http::{ApiError, App, Client, ErrorKind};
 use crate::params::{Constraint, Fields, Reading, read_generate};
+use backstitch_models::Token;
 use backstitch_models::chat::Value as TemplateValue;
-use backstitch_models::chat::reply::{Format, Options, ReasoningFormat};
+use backstitch_models::chat::reply::{Format, Options, ReasoningFormat, Trigger as CallTrigger};
+use backstitch_models::grammar::{Compiler, GrammarError, Trigger};
+use backstitch_models::vocab::Vocab;
 use serde_json::{Map, Value};
 
 /// Fields with messages, which samplers need not see.
@@ -93,14 +96,18 @@ impl Turn {
             .thinking_forced_open(prompt.in_reasoning)
             .prompt(&prompt.generation_prompt);
         let tools = callable(&request)?;
-        let values: Vec<_> = tools.iter().map(|tool| template_value(&tool.to_json())).collect();
+        let values = described(&tools, |tool| standalone(&tool.parameters));
         options = options.tools(&values);
         let fields = sampling_fields(body)?;
         let tokens = core::mem::take(&mut prompt.tokens);
         let mut reading = read_generate(Fields::new(&fields), app, client, tokens)?;
         reading.generate.message_ends = core::mem::take(&mut prompt.message_ends);
-        reading.generate.shown =
-            format.markers().iter().filter_map(|marker| app.vocab().find(marker.as_bytes())).collect();
+        let token = control_token(app.vocab());
+        reading.generate.shown = format.marker_tokens(&token).into_iter().map(Token).collect();
+        if let Some(constraint) = reading.constraint.clone() {
+            let within = behind_reasoning(&constraint, &format, &options, &token)?;
+            within.into_iter().for_each(|constraint| reading.constrain(app, constraint));
+        }
         if !tools.is_empty() {
             let is_required = matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Named(_));
             let calls = Calls { format: &format, options: &options, tools: &tools, parallel, is_required };
@@ -155,16 +162,17 @@ impl Calls<'_> {
                 false => Ok(()),
             };
         }
-        let schemas = |schema: fn(&Value) -> Value| {
-            let tools =
-                self.tools.iter().map(|tool| Tool { parameters: schema(&tool.parameters), ..tool.clone() });
-            tools.map(|tool| template_value(&tool.to_json())).collect::<Vec<_>>()
+        let compiler = app.grammars()?;
+        // A schema may be too much for a grammar, and two may be so together.
+        let alone = |tool: &Tool| {
+            let schema = standalone(&tool.parameters);
+            let only = described(core::slice::from_ref(tool), |_| schema.clone());
+            self.grammar(compiler, &only).map_or_else(|_| any_object(), |_| schema)
         };
-        // Two schemas may be too much together, although each can be followed.
-        let constraint = match self.grammar(app, &schemas(standalone)) {
-            Err(_) => self.grammar(app, &schemas(|_| any_object()))?,
-            Ok(constraint) => constraint,
-        };
+        let constraint = self
+            .grammar(compiler, &described(self.tools, |tool| standalone(&tool.parameters)))
+            .or_else(|_| self.grammar(compiler, &described(self.tools, alone)))
+            .or_else(|_| self.grammar(compiler, &described(self.tools, |_| any_object())))?;
         if let Some(constraint) = constraint {
             reading.constrain(app, constraint);
         }
@@ -172,15 +180,57 @@ impl Calls<'_> {
     }
 
     /// Return the grammar of calls of `tools`, if there has to be one.
-    fn grammar(&self, app: &App, tools: &[TemplateValue]) -> Result<Option<Constraint>, ApiError> {
-        let token = |text: &str| app.vocab().find(text.as_bytes()).map(|token| token.0);
+    fn grammar(
+        &self,
+        compiler: &Compiler,
+        tools: &[TemplateValue],
+    ) -> Result<Option<Constraint>, GrammarError> {
+        let token = control_token(compiler.vocab());
         let (lark, triggers) = match self.is_required {
             true => (self.format.answer_grammar(&self.options.clone().tools(tools), &token), Vec::new()),
-            false => (self.format.grammar(tools, self.parallel, &token), self.format.triggers()),
+            false => (self.format.grammar(tools, self.parallel, &token), self.format.triggers(tools)),
         };
         let lark = lark.filter(|_| self.is_required || !triggers.is_empty());
-        lark.map(|lark| Constraint::of_lark(app, &lark, &triggers)).transpose()
+        let triggers: Vec<_> = triggers
+            .into_iter()
+            .map(|trigger| match trigger {
+                CallTrigger::Anywhere(text) => Trigger::Word(text),
+                CallTrigger::AtStart(text) => Trigger::Start(text),
+            })
+            .collect();
+        lark.map(|lark| Constraint::of_lark(compiler, &lark, &triggers)).transpose()
     }
+}
+
+/// Return the descriptions of `tools` with these schemas.
+fn described(tools: &[Tool], schema: impl Fn(&Tool) -> Value) -> Vec<TemplateValue> {
+    let tools = tools.iter().map(|tool| Tool { parameters: schema(tool), ..tool.clone() });
+    tools.map(|tool| template_value(&tool.to_json())).collect()
+}
+
+/// Return what finds control tokens by their texts. Texts of other tokens can be written otherwise
+/// too, so that formats must not insist on these.
+fn control_token(vocab: &Vocab) -> impl Fn(&str) -> Option<u32> {
+    let is_control = |token: &Token| vocab.is_hidden(*token) || vocab.is_eog(*token);
+    move |text| vocab.find(text.as_bytes()).filter(is_control).map(|token| token.0)
+}
+
+/// Return the constraint of an answer behind its reasoning: that which the prompt began, and where
+/// the answer has to be JSON, also that which the model may begin. Grammars of other kinds are for
+/// clients that know what the model writes from its first token on. Return `None` if there is
+/// nothing before the answer.
+///
+/// # Errors
+/// [`GrammarError`] if both together are too large.
+fn behind_reasoning(
+    constraint: &Constraint,
+    format: &Format,
+    options: &Options,
+    token: &dyn Fn(&str) -> Option<u32>,
+) -> Result<Option<Constraint>, GrammarError> {
+    let applies = constraint.is_eager() && (constraint.is_schema() || format.is_reasoning(options));
+    let lark = if applies { format.content_grammar("@body", options, token) } else { None };
+    lark.map(|lark| constraint.within(&lark)).transpose()
 }
 
 /// Return the treatment of reasoning that the request or the server asks for.

@@ -3,7 +3,7 @@
 use super::fields::Fields;
 use crate::http::{ApiError, App, ErrorKind};
 use backstitch_models::Token;
-use backstitch_models::grammar::{Grammar, GrammarError, GrammarSampler, Trigger, Triggers};
+use backstitch_models::grammar::{Compiler, Grammar, GrammarError, GrammarSampler, Trigger, Triggers};
 use serde_json::{Map, Value};
 
 /// The names of the fields that constrain the output. A request may have one of them.
@@ -50,16 +50,37 @@ impl Constraint {
         Ok(Some(Constraint { grammar, triggers }))
     }
 
-    /// Make a constraint of a grammar in Lark, which applies from one of `words` on; from the
+    /// Make a constraint of a grammar in Lark, which applies from one of `triggers` on; from the
     /// beginning if there are none.
     ///
     /// # Errors
-    /// Those of [`Compiler::lark`](backstitch_models::grammar::Compiler::lark).
-    pub(crate) fn of_lark(app: &App, lark: &str, words: &[&str]) -> Result<Self, ApiError> {
-        let grammar = app.grammars()?.lark(lark)?;
-        let words: Vec<Trigger> = words.iter().map(|word| Trigger::Word((*word).into())).collect();
-        let triggers = if words.is_empty() { None } else { Some(Triggers::new(&words)?) };
+    /// Those of [`Compiler::lark`] and [`Triggers::new`].
+    pub(crate) fn of_lark(
+        compiler: &Compiler,
+        lark: &str,
+        triggers: &[Trigger],
+    ) -> Result<Self, GrammarError> {
+        let grammar = compiler.lark(lark)?;
+        let triggers = if triggers.is_empty() { None } else { Some(Triggers::new(triggers)?) };
         Ok(Constraint { grammar, triggers })
+    }
+
+    /// Return true if the constraint is a JSON schema.
+    pub(crate) fn is_schema(&self) -> bool {
+        self.grammar.is_json_schema()
+    }
+
+    /// Return true if the constraint applies from the beginning.
+    pub(crate) fn is_eager(&self) -> bool {
+        self.triggers.is_none()
+    }
+
+    /// Return the constraint within a grammar in Lark, which refers to it as `@body`.
+    ///
+    /// # Errors
+    /// Those of [`Grammar::within`].
+    pub(crate) fn within(&self, lark: &str) -> Result<Self, GrammarError> {
+        Ok(Constraint { grammar: self.grammar.within(lark)?, triggers: None })
     }
 
     /// Return a sampler for a text behind `n_prompt` tokens.

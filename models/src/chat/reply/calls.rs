@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-use super::cursor::{Cursor, Match, Step};
+use super::cursor::{Cursor, Match, Step, is_name};
 use super::elements::ElementReader;
 use super::json_calls::JsonCalls;
 use super::literal::{self, Balance};
@@ -50,8 +50,8 @@ enum Body {
     Json(JsonCalls),
     /// Calls as in Python.
     Python(PythonCalls),
-    /// A map of arguments that begins at this offset.
-    Map(usize, Balance),
+    /// Arguments between brackets, which begin at this offset, and what converts them.
+    Bracketed(usize, Balance, fn(&str) -> Option<String>),
     /// Parameters between tags.
     Tags(TagReader),
     /// Nested elements.
@@ -148,6 +148,7 @@ impl Calls {
                 Some(begin) => cursor.look(begin),
                 None => match cursor.peek() {
                     Some('{' | '[') => Match::Found,
+                    Some(c) if is_name(c) && self.syntax.call.len() > 1 => Match::Found,
                     None if !cursor.ended => Match::Partial,
                     _ => Match::Missing,
                 },
@@ -285,9 +286,13 @@ impl Calls {
                 output.begin_call(&self.name, self.id.take());
                 Body::Arguments(Scanner::new())
             }
-            (Part::Map, '{') => {
+            (Part::Map(_), '{') => {
                 cursor.skip();
-                Body::Map(cursor.at, Balance::new())
+                Body::Bracketed(cursor.at, Balance::new(), literal::map)
+            }
+            (Part::Keywords, '(') => {
+                cursor.skip();
+                Body::Bracketed(cursor.at, Balance::new(), literal::keywords)
             }
             (Part::Tags(_), _) => Body::Tags(TagReader::new()),
             (Part::Elements(_), _) => Body::Elements(ElementReader::new(cursor.at)),
@@ -332,10 +337,10 @@ impl Calls {
                 self.accounted = self.accounted.max(calls.accounted);
                 step
             }
-            Body::Map(start, balance) => match balance.advance(cursor) {
+            Body::Bracketed(start, balance, converted) => match balance.advance(cursor) {
                 Step::Done => {
                     let text = cursor.text.get(*start..cursor.at - 1).unwrap_or("");
-                    self.arguments = literal::map(text);
+                    self.arguments = converted(text);
                     if self.arguments.is_some() { Step::Done } else { Step::Failed }
                 }
                 step => step,

@@ -34,6 +34,8 @@ const JSON: CallSyntax = CallSyntax {
     within_reasoning: WithinReasoning::Text,
     keys: NAME_ARGUMENTS,
     wrappers: &[],
+    envelope: None,
+    is_section_optional: false,
     is_bare: false,
     is_list: false,
     is_python: false,
@@ -132,6 +134,15 @@ pub(super) static CALLS: &[CallFormat] = &[
         },
     },
     CallFormat {
+        evidence: &[&["<function_calls>"]],
+        syntax: CallSyntax {
+            name: "olmo-3",
+            section: Some(Section { begin: "<function_calls>", end: "</function_calls>" }),
+            call: &[Part::Name, Part::Keywords],
+            ..JSON
+        },
+    },
+    CallFormat {
         evidence: &[&["<seed:tool_call>", "<function="]],
         syntax: CallSyntax {
             name: "seed-oss",
@@ -159,6 +170,7 @@ pub(super) static CALLS: &[CallFormat] = &[
                 Part::Close("</function>"),
             ],
             within_reasoning: WithinReasoning::Ends,
+            is_section_optional: true,
             ..JSON
         },
     },
@@ -201,6 +213,8 @@ pub(super) static CALLS: &[CallFormat] = &[
                 }),
                 Part::Close("</tool_call>"),
             ],
+            // Ling calls before its reasoning is closed.
+            within_reasoning: WithinReasoning::Ends,
             ..JSON
         },
     },
@@ -233,10 +247,24 @@ pub(super) static CALLS: &[CallFormat] = &[
                 Part::Literal("<|tool_call>"),
                 Part::Literal("call:"),
                 Part::Name,
-                Part::Map,
+                Part::Map("<|\"|>"),
                 Part::Close("<tool_call|>"),
             ],
             wrappers: &["<|channel>", "<channel|>"],
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<start_function_call>"]],
+        syntax: CallSyntax {
+            name: "functiongemma",
+            call: &[
+                Part::Literal("<start_function_call>"),
+                Part::Literal("call:"),
+                Part::Name,
+                Part::Map("<escape>"),
+                Part::Close("<end_function_call>"),
+            ],
             ..JSON
         },
     },
@@ -364,6 +392,7 @@ pub(super) static CALLS: &[CallFormat] = &[
             is_list: true,
             section: Some(Section { begin: "<|tools_prefix|>", end: "<|tools_suffix|>" }),
             keys: Keys::NameIsKey,
+            within_reasoning: WithinReasoning::Ends,
             ..JSON
         },
     },
@@ -461,7 +490,7 @@ pub(super) static CALLS: &[CallFormat] = &[
             name: "granite-3",
             is_list: true,
             call: &[Part::Literal("<|tool_call|>"), Part::Json],
-            wrappers: &["<response>", "</response>"],
+            envelope: Some(("<response>", "</response>")),
             ..JSON
         },
     },
@@ -524,56 +553,55 @@ const DSML_CALL: &[Part] = &[
     Part::Close("</｜DSML｜invoke>"),
 ];
 
+/// Reasoning that stands before the answer.
+const fn once(open: &'static str, close: &'static str) -> ReasoningSyntax {
+    ReasoningSyntax { open, close, repeats: false }
+}
+
+/// Reasoning that may come again behind parts of the answer.
+const fn repeated(open: &'static str, close: &'static str) -> ReasoningSyntax {
+    ReasoningSyntax { open, close, repeats: true }
+}
+
 /// The ways of writing reasoning.
 pub(super) static REASONING: &[ReasoningFormat] = &[
     ReasoningFormat {
         evidence: &[&["<|channel|>", "<|message|>"]],
-        syntax: ReasoningSyntax { open: "<|channel|>analysis<|message|>", close: "<|end|>" },
+        syntax: once("<|channel|>analysis<|message|>", "<|end|>"),
     },
     ReasoningFormat {
         evidence: &[&["<atem:function_calls>", "<|eom|>"]],
-        syntax: ReasoningSyntax { open: " to=self<|message|>", close: "<|eom|>" },
+        syntax: repeated(" to=self<|message|>", "<|eom|>"),
     },
     ReasoningFormat {
         evidence: &[&["<|START_THINKING|>"]],
-        syntax: ReasoningSyntax { open: "<|START_THINKING|>", close: "<|END_THINKING|>" },
+        syntax: once("<|START_THINKING|>", "<|END_THINKING|>"),
     },
     ReasoningFormat {
-        evidence: &[&["<seed:think>"]],
-        syntax: ReasoningSyntax { open: "<seed:think>", close: "</seed:think>" },
+        evidence: &[&["<|inner_prefix|>"]],
+        syntax: once("<|inner_prefix|>", "<|inner_suffix|>"),
     },
-    ReasoningFormat {
-        evidence: &[&["<mm:think>"]],
-        syntax: ReasoningSyntax { open: "<mm:think>", close: "</mm:think>" },
-    },
+    ReasoningFormat { evidence: &[&["<seed:think>"]], syntax: once("<seed:think>", "</seed:think>") },
+    ReasoningFormat { evidence: &[&["<mm:think>"]], syntax: once("<mm:think>", "</mm:think>") },
     ReasoningFormat {
         evidence: &[&["<think{}>", ":opensource"]],
-        syntax: ReasoningSyntax { open: "<think:opensource>", close: "</think:opensource>" },
+        syntax: once("<think:opensource>", "</think:opensource>"),
     },
-    ReasoningFormat {
-        evidence: &[&["[THINK]"]],
-        syntax: ReasoningSyntax { open: "[THINK]", close: "[/THINK]" },
-    },
+    ReasoningFormat { evidence: &[&["[THINK]"]], syntax: once("[THINK]", "[/THINK]") },
     ReasoningFormat {
         evidence: &[&["<|channel>thought"]],
-        syntax: ReasoningSyntax { open: "<|channel>thought", close: "<channel|>" },
+        syntax: repeated("<|channel>thought", "<channel|>"),
     },
     ReasoningFormat {
         evidence: &[&["[BEGIN FINAL RESPONSE]"]],
-        syntax: ReasoningSyntax { open: "Here are my reasoning steps:", close: "[BEGIN FINAL RESPONSE]" },
+        syntax: once("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),
     },
-    ReasoningFormat {
-        evidence: &[&["<|think|>", "<|end|>"]],
-        syntax: ReasoningSyntax { open: "<|think|>", close: "<|end|>" },
-    },
+    ReasoningFormat { evidence: &[&["<|think|>", "<|end|>"]], syntax: repeated("<|think|>", "<|end|>") },
     ReasoningFormat {
         evidence: &[&["Here is my thought process:"]],
-        syntax: ReasoningSyntax { open: "Here is my thought process:", close: "Here is my response:" },
+        syntax: once("Here is my thought process:", "Here is my response:"),
     },
-    ReasoningFormat {
-        evidence: &[&["<think>"], &["</think>"]],
-        syntax: ReasoningSyntax { open: "<think>", close: "</think>" },
-    },
+    ReasoningFormat { evidence: &[&["<think>"], &["</think>"]], syntax: once("<think>", "</think>") },
 ];
 
 /// Return true if `source` contains all texts of one of the sets.

@@ -8,9 +8,12 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use super::formats::HARMONY;
+use super::harmony::RECIPIENT;
+use super::pieces::{Piece, TokenOf, pieces};
 use super::scanner::{write_json, write_text};
-use super::syntax::{CallSyntax, Identifier, Keys, Part, ReasoningSyntax, Tags};
-use super::tools::{Kind, Tool, Tools};
+use super::syntax::{CallSyntax, Identifier, Keys, Part, ReasoningSyntax, Section};
+use super::tools::{Tool, Tools};
 use crate::chat::Value;
 
 /// The white space that may stand between parts.
@@ -19,13 +22,22 @@ const SPACE: &str = "SPACE: /[ \\n]{1,2}/\n";
 const ID: &str = "ID: /[a-zA-Z0-9]{9}/\n";
 /// The number of a call.
 const INDEX: &str = "INDEX: /[0-9]{1,3}/\n";
+/// A name of a parameter that no schema tells.
+const NAME: &str = "NAME: /[a-zA-Z0-9_.$-]{1,64}/\n";
 /// The options of schemas.
 const OPTIONS: &str = concat!(
     r#""x-guidance":{"whitespace_pattern":" | ?(\\r?\\n){1,2}[ \\t]{0,20}","#,
     r#""coerce_one_of":true,"lenient":true}"#
 );
-/// Any text.
-const TEXT: &str = "/(?s:.*)/";
+
+/// The reasoning that may begin an answer.
+#[derive(Clone, Copy)]
+pub(super) struct Thoughts {
+    /// The way of writing it.
+    pub(super) syntax: &'static ReasoningSyntax,
+    /// True if the prompt ended within it.
+    pub(super) is_open: bool,
+}
 
 /// The parts of a request that the grammar depends on.
 pub(super) struct Request<'r> {
@@ -35,13 +47,12 @@ pub(super) struct Request<'r> {
     pub(super) tools: &'r Tools,
     /// True if there may be several calls.
     pub(super) parallel: bool,
-    /// The way of writing reasoning, if it may stand before the calls; true if the prompt ended
-    /// within it.
-    pub(super) reasoning: Option<(&'static ReasoningSyntax, bool)>,
+    /// The reasoning that may stand before the calls.
+    pub(super) reasoning: Option<Thoughts>,
     /// True if the prompt ended with the marker of a call.
     pub(super) is_begun: bool,
     /// The identifier of a control token by its text.
-    pub(super) token: &'r dyn Fn(&str) -> Option<u32>,
+    pub(super) token: TokenOf<'r>,
 }
 
 /// Return the grammar, or `None` without tools.
@@ -49,146 +60,210 @@ pub(super) fn write(request: &Request<'_>) -> Option<String> {
     if request.tools.is_empty() {
         return None;
     }
-    let mut writer = Writer { request, rules: String::new(), n_rules: 0 };
-    let first = writer.calls();
-    let thought = writer.reasoning();
-    Some(format!("start: {thought}{first}\n{}{SPACE}{ID}{INDEX}", writer.rules))
+    let mut writer = Writer::new(request.token);
+    let first = writer.calls(request);
+    let is_harmony = request.syntax.name == HARMONY;
+    let thought = request.reasoning.map(|thoughts| writer.thought(thoughts, is_harmony));
+    let rules = writer.rules;
+    Some(format!("start: {}{first}\n{rules}{SPACE}{ID}{INDEX}{NAME}", thought.unwrap_or_default()))
+}
+
+/// Return the grammar of answers with `content` behind reasoning, and behind the header of a
+/// message in the format of gpt-oss.
+pub(super) fn write_content(
+    content: &str,
+    thoughts: Thoughts,
+    is_harmony: bool,
+    token: TokenOf<'_>,
+) -> String {
+    let mut writer = Writer::new(token);
+    let thought = writer.thought(thoughts, is_harmony);
+    let header = if is_harmony {
+        let (channel, message) = (writer.literal("<|channel|>"), writer.literal("<|message|>"));
+        let kind = writer.harmony_kind();
+        format!("{channel} \"final\" {kind} {message} ")
+    } else {
+        String::new()
+    };
+    format!("start: {thought}{header}{content}\n{}{SPACE}", writer.rules)
 }
 
 /// The writer: the rules so far.
-struct Writer<'w> {
-    /// The request.
-    request: &'w Request<'w>,
+pub(super) struct Writer<'w> {
+    /// The identifier of a control token by its text.
+    token: TokenOf<'w>,
     /// The rules.
     rules: String,
     /// The number of rules with generated names.
     n_rules: usize,
+    /// The quote of Gemma's notation.
+    pub(super) quote: &'static str,
+    /// The rule of any value in this notation, once there is one.
+    pub(super) marked: Option<String>,
 }
 
-impl Writer<'_> {
-    /// Return the symbol of a text that the model has to write: a token, or a string.
-    fn literal(&self, text: &str) -> String {
-        if let Some(token) = (self.request.token)(text.trim()) {
-            return format!("<[{token}]>");
-        }
-        let mut out = String::new();
-        write_text(text, &mut out);
-        out
+impl<'w> Writer<'w> {
+    /// Make a writer without rules.
+    fn new(token: TokenOf<'w>) -> Self {
+        Self { token, rules: String::new(), n_rules: 0, quote: "", marked: None }
+    }
+
+    /// Return the symbols of a text of the format: its control tokens as such, and strings.
+    pub(super) fn literal(&self, text: &str) -> String {
+        symbols(&pieces(text, self.token))
     }
 
     /// Add a rule and return its name.
-    fn rule(&mut self, attributes: &str, body: &str) -> String {
-        let name = format!("r{}", self.n_rules);
-        self.n_rules += 1;
-        self.rules.push_str(&format!("{name}{attributes}: {body}\n"));
+    pub(super) fn rule(&mut self, attributes: &str, body: &str) -> String {
+        let name = self.name();
+        self.define(&name, attributes, body);
         name
     }
 
-    /// Return the symbols of any text and the marker behind it.
-    fn text_before(&mut self, end: &str) -> String {
-        match (self.request.token)(end.trim()) {
-            // Text has no control tokens, so it ends at the first one.
-            Some(token) => format!("{} <[{token}]>", self.rule("", TEXT)),
-            None => {
-                let mut suffix = String::new();
-                write_text(end, &mut suffix);
-                self.rule(&format!("[suffix={suffix}]"), TEXT)
-            }
-        }
+    /// Return the name of a rule that is defined later.
+    pub(super) fn name(&mut self) -> String {
+        self.n_rules += 1;
+        format!("r{}", self.n_rules - 1)
     }
 
-    /// Return the symbols of reasoning before the calls.
-    fn reasoning(&mut self) -> String {
-        let Some((reasoning, is_open)) = self.request.reasoning else {
-            return String::new();
-        };
-        let text = self.text_before(reasoning.close);
-        if is_open {
-            return format!("{text} SPACE? ");
+    /// Add the rule of this name.
+    pub(super) fn define(&mut self, name: &str, attributes: &str, body: &str) {
+        self.rules.push_str(&format!("{name}{attributes}: {body}\n"));
+    }
+
+    /// Return the symbols of any text and the marker behind it. Text has no control tokens, so it
+    /// ends at the first one.
+    pub(super) fn text_before(&mut self, end: &str) -> String {
+        let end = pieces(end, self.token);
+        let at = end.iter().position(|piece| matches!(piece, Piece::Token(_)));
+        let (before, behind) = end.split_at(at.unwrap_or(end.len()));
+        let before: String = before.iter().map(|piece| piece.text()).collect();
+        if at.is_none() {
+            return self.rule(&format!("[suffix={}]", quoted(&before)), "/(?s:.*)/");
         }
-        format!("({} {text} SPACE?)? ", self.literal(reasoning.open))
+        let before: String = before.chars().map(|c| format!("\\x{{{:X}}}", u32::from(c))).collect();
+        format!("{} {}", self.rule("", &format!("/(?s:.*){before}/")), symbols(behind))
+    }
+
+    /// Return the symbols of reasoning at the beginning. Reasoning in the format of gpt-oss is
+    /// messages of their own, of any number, and the role of the next one stands behind each.
+    fn thought(&mut self, thoughts: Thoughts, is_harmony: bool) -> String {
+        let Thoughts { syntax, is_open } = thoughts;
+        let text = self.text_before(syntax.close);
+        // Calls may begin alike, so that the channel is a terminal of its own.
+        let open = match is_harmony {
+            true => ["<|channel|>", "analysis", "<|message|>"].map(|text| self.literal(text)).join(" "),
+            false => self.literal(syntax.open),
+        };
+        let role = self.literal("<|start|>assistant");
+        match (is_harmony, is_open) {
+            (false, true) => format!("{text} SPACE? "),
+            (false, false) => format!("(SPACE? {open} {text} SPACE?)? "),
+            (true, true) => format!("{text} {role} ({open} {text} {role})* "),
+            (true, false) => format!("({open} {text} {role})* "),
+        }
     }
 
     /// Return the symbols of all calls.
-    fn calls(&mut self) -> String {
-        let syntax = self.request.syntax;
-        let call = self.call(self.request.is_begun);
-        let further = if self.request.is_begun { self.call(false) } else { call.clone() };
-        // A section of tagged calls has several; one of JSON is repeated or has a list.
-        let is_json = matches!(syntax.call, [Part::Json | Part::JsonOrPython]);
-        let repeats = self.request.parallel && !syntax.is_list && !syntax.is_bare;
+    fn calls(&mut self, request: &Request<'_>) -> String {
+        let syntax = request.syntax;
+        let call = self.call(request, request.is_begun);
+        let further = if request.is_begun { self.call(request, false) } else { call.clone() };
+        let repeats = request.parallel && !syntax.is_list && !syntax.is_bare;
         let repeated = |inner: &str, further: &str| {
             if repeats { format!("{inner} (SPACE? {further})*") } else { inner.to_string() }
         };
-        match &syntax.section {
-            Some(section) if !syntax.is_bare => {
-                let (begin, end) = (self.literal(section.begin), self.literal(section.end));
-                let whole = |inner: &str| format!("{begin} SPACE? {inner} SPACE? {end}");
-                if is_json {
-                    let block = self.rule("", &whole(&call));
-                    repeated(&block, &block)
-                } else {
-                    whole(&repeated(&call, &further))
-                }
-            }
-            _ => repeated(&call, &further),
+        let Some(Section { begin, end }) = &syntax.section else {
+            return repeated(&call, &further);
+        };
+        let (begin, end) = (self.literal(begin), self.literal(end));
+        if syntax.is_bare {
+            return format!("({begin} SPACE?)? {call}");
         }
+        // A section of JSON is repeated, or has a list; one of other calls may also have several.
+        let is_json = matches!(syntax.call, [Part::Json | Part::JsonOrPython]);
+        let is_single = is_json || syntax.is_section_optional;
+        let inner = if is_single { call } else { repeated(&call, &further) };
+        let block = match syntax.is_section_optional {
+            false => format!("{begin} SPACE? {inner} SPACE? {end}"),
+            true => format!("({begin} SPACE?)? {inner} SPACE? ({end})?"),
+        };
+        let block = self.rule("", &block);
+        repeated(&block, &block)
     }
 
     /// Return the rule of a call, without its first literal if the prompt has it already.
-    fn call(&mut self, is_begun: bool) -> String {
-        let syntax = self.request.syntax;
-        if syntax.name == super::formats::HARMONY {
-            return self.harmony();
+    fn call(&mut self, request: &Request<'_>, is_begun: bool) -> String {
+        let syntax = request.syntax;
+        if syntax.name == HARMONY {
+            return self.harmony(request.tools);
         }
-        let skipped = usize::from(is_begun);
-        let parts = syntax.call.get(skipped..).unwrap_or(&[]);
+        let parts = syntax.call.get(usize::from(is_begun)..).unwrap_or(&[]);
         if let Some((Part::Json | Part::JsonOrPython, before)) = parts.split_last()
             && !syntax.is_python
         {
             let mut body: Vec<String> = before.iter().map(|part| self.fixed(part)).collect();
-            body.push(format!("%json {}", json(&self.schema())));
+            body.push(format!("%json {}", json(&schema(request))));
             return self.rule("", &body.join(" "));
         }
-        let tools: Vec<Tool> = self.request.tools.iter().cloned().collect();
-        let calls: Vec<String> = tools
+        let calls: Vec<String> = request
+            .tools
             .iter()
             .map(|tool| {
-                let body: Vec<String> = parts.iter().map(|part| self.part(part, tool)).collect();
+                let body = self.body(parts, tool);
                 self.rule("", &body.join(" "))
             })
             .collect();
-        let choice = calls.join(" | ");
-        let choice = self.rule("", &choice);
+        let choice = self.rule("", &calls.join(" | "));
         if syntax.is_python {
-            let more = if self.request.parallel { format!(" (\", \" {choice})*") } else { String::new() };
+            let more = if request.parallel { format!(" (\",\" SPACE? {choice})*") } else { String::new() };
             return self.rule("", &format!("\"[\" {choice}{more} \"]\""));
         }
         choice
     }
 
-    /// Return the rule of a call in a message of its own.
-    fn harmony(&mut self) -> String {
-        let (channel, constrain) = (self.literal("<|channel|>"), self.literal("<|constrain|>"));
-        let message = self.literal("<|message|>");
-        let tools: Vec<Tool> = self.request.tools.iter().cloned().collect();
+    /// Return the symbols of the parts of a tool's call.
+    fn body(&mut self, parts: &'static [Part], tool: &Tool) -> Vec<String> {
+        match parts {
+            // Any elements are text up to the end of the call, which is a part itself.
+            [Part::Elements(elements), Part::Close(_), rest @ ..] if tool.is_open() => {
+                let text = self.text_before(elements.end);
+                [Vec::from([text]), self.body(rest, tool)].concat()
+            }
+            [part, rest @ ..] => [Vec::from([self.part(part, tool)]), self.body(rest, tool)].concat(),
+            [] => Vec::new(),
+        }
+    }
+
+    /// Return the rule of a call in a message of its own. The recipient stands behind the channel,
+    /// or behind the role, as in the calls that the template writes.
+    fn harmony(&mut self, tools: &Tools) -> String {
+        let (channel, message) = (self.literal("<|channel|>"), self.literal("<|message|>"));
+        let role = self.literal("<|start|>assistant");
+        let channel = self.rule("", &format!("{channel} (\"commentary\" | \"analysis\")"));
+        let kind = self.harmony_kind();
+        let recipient = quoted(RECIPIENT);
         let calls: Vec<String> = tools
             .iter()
             .map(|tool| {
-                let header = self.literal(&format!("commentary to=functions.{} ", tool.name));
-                let schema = json(&tool.schema());
-                self.rule("", &format!("{channel} {header} {constrain} \"json\" {message} %json {schema}"))
+                let (name, schema) = (quoted(&tool.name), json(&tool.schema()));
+                let header = format!("{channel} {recipient} {name} | ({role})? {recipient} {name} {channel}");
+                self.rule("", &format!("({header}) {kind} {message} %json {schema}"))
             })
             .collect();
-        let choice = calls.join(" | ");
-        self.rule("", &choice)
+        self.rule("", &calls.join(" | "))
+    }
+
+    /// Return the symbols of what a header may say of the type of the body.
+    fn harmony_kind(&self) -> String {
+        format!("(\" \"? {}? \"json\")?", self.literal("<|constrain|>"))
     }
 
     /// Return the symbols of a part that is the same for all tools.
     fn fixed(&self, part: &Part) -> String {
         match part {
             Part::Literal(text) | Part::Close(text) => format!("{} SPACE?", self.literal(text)),
-            Part::Optional(text) => format!("{}? SPACE?", self.literal(text)),
+            Part::Optional(text) => format!("({})? SPACE?", self.literal(text)),
             Part::Id("") => "ID".to_string(),
             Part::Id(before) => format!("({} ID)?", self.literal(before)),
             _ => String::new(),
@@ -196,159 +271,76 @@ impl Writer<'_> {
     }
 
     /// Return the symbols of a part of a tool's call.
-    fn part(&mut self, part: &Part, tool: &Tool) -> String {
+    fn part(&mut self, part: &'static Part, tool: &Tool) -> String {
         match part {
-            Part::Name => self.literal(&tool.name),
-            Part::NameLine => self.literal(&format!("{}\n", tool.name)),
-            Part::NameInId => format!("{} INDEX", self.literal(&format!("functions.{}:", tool.name))),
+            Part::Name => quoted(&tool.name),
+            Part::NameLine => quoted(&format!("{}\n", tool.name)),
+            Part::NameInId => format!("{} INDEX", quoted(&format!("functions.{}:", tool.name))),
             Part::Arguments => format!("%json {} SPACE?", json(&tool.schema())),
-            Part::Map => {
-                let entries = self.separated(tool, ",", &|name| format!("{name}:"), true);
-                format!("\"{{\" {entries} \"}}\"")
+            Part::Map(quote) => {
+                self.quote = quote;
+                self.map(tool, 0)
             }
-            Part::Json | Part::JsonOrPython => {
-                let entries = self.separated(tool, ", ", &|name| format!("{name}="), false);
-                format!("{} \"(\" {entries} \")\"", self.literal(&tool.name))
-            }
-            Part::Tags(tags) => {
-                let parameters: Vec<String> =
-                    tool.parameters().map(|(name, schema)| self.tagged(tags, tool, name, schema)).collect();
-                format!("SPACE? {}", parameters.join(" "))
-            }
-            Part::Elements(elements) => {
-                let space = elements.namespace;
-                let parameters: Vec<String> = tool
-                    .parameters()
-                    .map(|(name, schema)| {
-                        let end = format!("{space}</{name}>");
-                        let value = self.value(schema, &end, "");
-                        let element = format!("{} {value}", self.literal(&format!("{space}<{name}>")));
-                        optional(tool, name, &element)
-                    })
-                    .collect();
-                parameters.join(" ")
-            }
+            Part::Keywords => self.keywords(tool),
+            Part::Json | Part::JsonOrPython => format!("{} {}", quoted(&tool.name), self.keywords(tool)),
+            Part::Tags(tags) => self.tags(tags, tool),
+            Part::Elements(elements) => self.elements(elements, tool),
             fixed => self.fixed(fixed),
         }
     }
+}
 
-    /// Return the symbols of a parameter between tags.
-    fn tagged(&mut self, tags: &Tags, tool: &Tool, name: &str, schema: &Value) -> String {
-        let is_text = Kind::of(Some(schema)) == Kind::Text;
-        let typed = match (tags.is_typed, is_text) {
-            (true, true) => " string=\"true\"",
-            (true, false) => " string=\"false\"",
-            _ => "",
-        };
-        // Only tags without attributes are tokens.
-        let begin = match (self.request.token)(tags.begin) {
-            Some(_) => {
-                let before = if tags.before_value.is_empty() {
-                    String::new()
-                } else {
-                    format!(" SPACE? {}", self.literal(tags.before_value))
-                };
-                let (begin, after) = (self.literal(tags.begin), self.literal(tags.after_name));
-                format!("{begin} {} {after}{before}", self.literal(name))
-            }
-            None => {
-                let line = if tags.before_value.starts_with('<') { "\n" } else { "" };
-                let text =
-                    format!("{}{name}{}{typed}{line}{}", tags.begin, tags.after_name, tags.before_value);
-                self.literal(&text)
-            }
-        };
-        let line = if tags.own_lines { "\n" } else { "" };
-        let before = if tags.own_lines { "\"\\n\" " } else { "" };
-        let value = self.value(schema, tags.end, line);
-        optional(tool, name, &format!("{begin} {before}{value} SPACE?"))
-    }
+/// Return the symbols of pieces of a text.
+fn symbols(pieces: &[Piece<'_>]) -> String {
+    let symbols: Vec<String> = pieces
+        .iter()
+        .map(|piece| match piece {
+            Piece::Token(id) => format!("<[{id}]>"),
+            Piece::Text(text) => quoted(text),
+        })
+        .collect();
+    symbols.join(" ")
+}
 
-    /// Return the symbols of a value and the marker behind it, on lines of its own if `line` is a
-    /// line break. Strings have no quotes.
-    fn value(&mut self, schema: &Value, end: &str, line: &str) -> String {
-        let choices = schema.get("enum").and_then(Value::as_list);
-        let texts: Option<Vec<&str>> = choices.map(|list| list.iter().filter_map(Value::as_str).collect());
-        let after = |writer: &Self| match (writer.request.token)(end) {
-            Some(_) if !line.is_empty() => format!("\"\\n\" {}", writer.literal(end)),
-            _ => writer.literal(&format!("{line}{end}")),
-        };
-        match texts {
-            Some(texts) if choices.is_some_and(|list| list.len() == texts.len()) && !texts.is_empty() => {
-                let texts: Vec<String> = texts.into_iter().map(|text| self.literal(text)).collect();
-                format!("({}) {}", texts.join(" | "), after(self))
-            }
-            _ if Kind::of(Some(schema)) == Kind::Text => self.text_before(&format!("{line}{end}")),
-            _ => format!("%json {} {}", json(schema), after(self)),
-        }
-    }
+/// Return the symbol of a text that has no control tokens.
+pub(super) fn quoted(text: &str) -> String {
+    let mut out = String::new();
+    write_text(text, &mut out);
+    out
+}
 
-    /// Return the symbols of parameters with separators, each behind `label` of its name.
-    /// Parameters that are not required may be left out. Strings stand in Gemma's quotes if
-    /// `marked`.
-    fn separated(
-        &mut self,
-        tool: &Tool,
-        separator: &str,
-        label: &dyn Fn(&str) -> String,
-        marked: bool,
-    ) -> String {
-        let parameters: Vec<(&str, &Value)> = tool.parameters().collect();
-        // From the last parameter to the first: the rest of the list behind another parameter, and
-        // the rest that begins the list.
-        let (mut behind, mut first) = ("\"\"".to_string(), "\"\"".to_string());
-        for (name, schema) in parameters.into_iter().rev() {
-            let quote = self.literal("<|\"|>");
-            let value = if marked && Kind::of(Some(schema)) == Kind::Text {
-                format!("{quote} {}", self.text_before("<|\"|>"))
-            } else {
-                format!("%json {}", json(schema))
-            };
-            let entry = format!("{} {value} {behind}", self.literal(&label(name)));
-            let entry = self.rule("", &entry);
-            let (mut then, mut start) = (format!("{} {entry}", self.literal(separator)), entry);
-            if !tool.requires(name) {
-                then = format!("{then} | {behind}");
-                start = format!("{start} | {first}");
-            }
-            (behind, first) = (self.rule("", &then), self.rule("", &start));
-        }
-        first
-    }
-
-    /// Return the schema of calls as JSON.
-    fn schema(&self) -> Value {
-        let syntax = self.request.syntax;
-        let call = |tool: &Tool| {
-            let constant = Value::map([("const", Value::from(tool.name.as_str()))]);
-            let text = || Value::map([("type", Value::from("string"))]);
-            match &syntax.keys {
-                Keys::NameIsKey => object([(tool.name.as_str(), tool.schema())].into()),
-                Keys::Named(name, arguments, id) => {
-                    let mut entries = Vec::from([(*name, constant), (*arguments, tool.schema())]);
-                    match id {
-                        Identifier::None => {}
-                        Identifier::Before(key) => entries.insert(0, (key, text())),
-                        Identifier::Behind(key) => entries.push((key, text())),
-                    }
-                    object(entries)
+/// Return the schema of calls as JSON.
+fn schema(request: &Request<'_>) -> Value {
+    let syntax = request.syntax;
+    let call = |tool: &Tool| {
+        let constant = Value::map([("const", Value::from(tool.name.as_str()))]);
+        let text = || Value::map([("type", Value::from("string"))]);
+        match &syntax.keys {
+            Keys::NameIsKey => object([(tool.name.as_str(), tool.schema())].into()),
+            Keys::Named(name, arguments, id) => {
+                let mut entries = Vec::from([(*name, constant), (*arguments, tool.schema())]);
+                match id {
+                    Identifier::None => {}
+                    Identifier::Before(key) => entries.insert(0, (key, text())),
+                    Identifier::Behind(key) => entries.push((key, text())),
                 }
+                object(entries)
             }
-        };
-        let mut calls: Vec<Value> = self.request.tools.iter().map(call).collect();
-        let call = match (calls.len(), calls.pop()) {
-            (1, Some(only)) => only,
-            (_, last) => Value::map([("anyOf", Value::List(calls.into_iter().chain(last).collect()))]),
-        };
-        if !syntax.is_list {
-            return call;
         }
-        let mut list = Vec::from([("type", "array".into()), ("items", call), ("minItems", 1.into())]);
-        if !self.request.parallel {
-            list.push(("maxItems", 1.into()));
-        }
-        Value::map(list)
+    };
+    let mut calls: Vec<Value> = request.tools.iter().map(call).collect();
+    let call = match (calls.len(), calls.pop()) {
+        (1, Some(only)) => only,
+        (_, last) => Value::map([("anyOf", Value::List(calls.into_iter().chain(last).collect()))]),
+    };
+    if !syntax.is_list {
+        return call;
     }
+    let mut list = Vec::from([("type", "array".into()), ("items", call), ("minItems", 1.into())]);
+    if !request.parallel {
+        list.push(("maxItems", 1.into()));
+    }
+    Value::map(list)
 }
 
 /// Return the schema of an object with exactly these keys.
@@ -362,14 +354,9 @@ fn object(entries: Vec<(&str, Value)>) -> Value {
     ])
 }
 
-/// Return `symbols`, in brackets with a question mark unless the tool requires the parameter.
-fn optional(tool: &Tool, name: &str, symbols: &str) -> String {
-    if tool.requires(name) { symbols.to_string() } else { format!("({symbols})?") }
-}
-
 /// Return the JSON text of a schema, with the options of a grammar's own schemas: keywords that
 /// only describe are ignored, and white space has an end.
-fn json(schema: &Value) -> String {
+pub(super) fn json(schema: &Value) -> String {
     let mut out = String::new();
     write_json(schema, &mut out);
     if let Some(rest) = out.strip_prefix('{') {

@@ -5,8 +5,11 @@
 //! possibly a recipient, `to=functions.NAME`, whose message is the arguments of a call. The prompt
 //! ends with `<|start|>assistant`, so the text begins within a header.
 
+use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
+use super::Trigger;
 use super::cursor::{Cursor, Step, is_name};
 use super::output::Output;
 use super::scanner::Scanner;
@@ -19,13 +22,20 @@ const START: &str = "<|start|>";
 /// The marker before the name of a channel.
 const CHANNEL: &str = "<|channel|>";
 /// The marker before a body.
-const MESSAGE: &str = "<|message|>";
+pub(super) const MESSAGE: &str = "<|message|>";
+/// The text before the name of a tool.
+pub(super) const RECIPIENT: &str = " to=functions.";
 /// The markers behind or between bodies.
 const ENDS: [&str; 5] = ["<|end|>", "<|call|>", "<|return|>", START, CHANNEL];
 
-/// The texts that begin a call.
-pub(super) const TRIGGERS: [&str; 3] =
-    [" to=functions.", "<|channel|>commentary to=functions.", "<|channel|>analysis to=functions."];
+/// Return the texts that begin a call. The recipient stands behind the role, which the prompt may
+/// have written, or behind the channel.
+pub(super) fn triggers() -> Vec<Trigger> {
+    let anywhere = ["<|start|>assistant", "<|channel|>commentary", "<|channel|>analysis"];
+    let anywhere = anywhere.map(|before| Trigger::Anywhere(format!("{before}{RECIPIENT}")));
+    anywhere.into_iter().chain([Trigger::AtStart(RECIPIENT.to_string())]).collect()
+}
+
 /// All markers.
 pub(super) const MARKERS: [&str; 7] =
     [START, CHANNEL, MESSAGE, "<|constrain|>", "<|end|>", "<|call|>", "<|return|>"];

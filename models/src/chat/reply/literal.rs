@@ -1,9 +1,9 @@
 //! Arguments in other notations than JSON: Python's, and Gemma's.
 //!
 //! Python's values differ in `True`, `False`, `None`, tuples, quotes and escapes. Gemma writes maps
-//! with bare keys and strings between `<|"|>` and `<|"|>`. One reader accepts both, as nothing
-//! means something else in the other. [`Balance`] finds the end of such a text while it arrives,
-//! [`keywords`] and [`map`] convert the text when it is complete.
+//! with bare keys and strings between `<|"|>` and `<|"|>`, or between `<escape>`s. One reader
+//! accepts all, as nothing means something else in another. [`Balance`] finds the end of such a
+//! text while it arrives, [`keywords`], [`map`] and [`value`] convert the text when it is complete.
 
 use alloc::string::String;
 
@@ -12,8 +12,8 @@ use super::scanner::write_text;
 use crate::chat::Value;
 use crate::chat::walk::MAX_DEPTH;
 
-/// Gemma's quote.
-const MARKED_QUOTE: &str = "<|\"|>";
+/// Gemma's quotes, that of Gemma 4 first.
+const MARKED_QUOTES: [&str; 2] = ["<|\"|>", "<escape>"];
 
 /// The search for the bracket that closes one before the position.
 #[derive(Clone, Debug)]
@@ -39,18 +39,20 @@ impl Balance {
                 _ if self.escaped => None,
                 '"' => Some("\""),
                 '\'' => Some("'"),
-                '<' => match cursor.look(MARKED_QUOTE) {
-                    Match::Found => Some(MARKED_QUOTE),
-                    Match::Partial => return Step::More,
-                    Match::Missing => None,
-                },
+                '<' => {
+                    let quotes = MARKED_QUOTES.map(|quote| (quote, cursor.look(quote)));
+                    if quotes.iter().any(|(_, found)| *found == Match::Partial) {
+                        return Step::More;
+                    }
+                    quotes.iter().find(|(_, found)| *found == Match::Found).map(|(quote, _)| *quote)
+                }
                 _ => None,
             };
             match (self.quote, quote) {
                 (None, Some(quote)) => self.quote = Some(quote),
                 (Some(open), Some(quote)) if open == quote => self.quote = None,
                 (Some(open), _) => {
-                    self.escaped = !self.escaped && c == '\\' && open != MARKED_QUOTE;
+                    self.escaped = !self.escaped && c == '\\' && open.len() == 1;
                 }
                 (None, None) => match c {
                     '(' | '[' | '{' => self.depth += 1,
@@ -97,6 +99,14 @@ pub(super) fn map(text: &str) -> Option<String> {
     let mut reader = Reader { text };
     let mut out = String::from("{");
     reader.entries(&mut out, 0)?;
+    reader.is_at_end().then_some(out)
+}
+
+/// Convert a value, `True` or `{'a': 1}`, to JSON text.
+pub(super) fn value(text: &str) -> Option<String> {
+    let mut reader = Reader { text };
+    let mut out = String::new();
+    reader.value(&mut out, 0)?;
     reader.is_at_end().then_some(out)
 }
 
@@ -211,8 +221,10 @@ impl<'t> Reader<'t> {
 
     /// Read a string if one comes next; the inner option is empty if it has no end.
     fn string(&mut self) -> Option<Option<String>> {
-        if let Some(rest) = self.text.strip_prefix(MARKED_QUOTE) {
-            let parts = rest.split_once(MARKED_QUOTE);
+        let marked = |quote: &&str| self.text.starts_with(quote);
+        if let Some(quote) = MARKED_QUOTES.into_iter().find(marked) {
+            let rest = self.text.get(quote.len()..).unwrap_or("");
+            let parts = rest.split_once(quote);
             self.text = parts.map_or("", |(_, rest)| rest);
             return Some(parts.map(|(text, _)| text.into()));
         }

@@ -8,6 +8,9 @@ use super::output::Output;
 use super::syntax::{CallSyntax, ReasoningSyntax, WithinReasoning};
 use super::tools::Context;
 
+/// The most white space at the end that may turn out to end the text, in bytes.
+const MAX_BLANK: usize = 64;
+
 /// The parser.
 #[derive(Debug)]
 pub(super) struct Marked {
@@ -17,6 +20,8 @@ pub(super) struct Marked {
     in_content: Vec<(&'static str, Mark)>,
     /// The markers that mean something in reasoning.
     in_reasoning: Vec<(&'static str, Mark)>,
+    /// True if reasoning may come behind content.
+    repeats: bool,
     /// The position.
     state: State,
     /// True once there was content other than white space.
@@ -51,6 +56,10 @@ enum Mark {
     Call,
     /// Nothing.
     Wrapper,
+    /// The answer begins.
+    Front,
+    /// The answer ends.
+    Back,
 }
 
 /// The first marker in a text.
@@ -77,6 +86,9 @@ impl Marked {
                 calls.extend(syntax.begin().map(|begin| (begin, Mark::Call)));
             }
             in_content.extend(syntax.wrappers.iter().map(|wrapper| (*wrapper, Mark::Wrapper)));
+            if let Some((front, back)) = syntax.envelope {
+                in_content.extend([(front, Mark::Front), (back, Mark::Back)]);
+            }
             if syntax.within_reasoning == WithinReasoning::Ends {
                 in_reasoning.clone_from(&calls);
             }
@@ -90,6 +102,7 @@ impl Marked {
             syntax,
             in_content,
             in_reasoning,
+            repeats: reasoning.is_some_and(|reasoning| reasoning.repeats),
             state: State::Content,
             has_answered: false,
             has_tools,
@@ -211,10 +224,20 @@ impl Marked {
         let Some((marker, mark)) = found else {
             return (n, false);
         };
+        let behind = rest.get(n + marker.len()..).unwrap_or("");
+        let may_end = behind.trim_start().is_empty() && behind.len() < MAX_BLANK;
+        if mark == Mark::Back && may_end && !ended {
+            return (n, false);
+        }
         if matches!(mark, Mark::Open | Mark::Close | Mark::Wrapper) {
             self.n_prompt = 0;
         }
         match mark {
+            // Behind the beginning of an answer, its text may speak of the marker.
+            Mark::Open if self.has_answered && !self.repeats => self.say(marker, output),
+            Mark::Front if self.has_answered => self.say(marker, output),
+            Mark::Back if !may_end => self.say(marker, output),
+            Mark::Front | Mark::Back => {}
             Mark::Open => {
                 output.begin_reasoning(marker);
                 self.state = State::Reasoning;

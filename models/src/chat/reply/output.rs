@@ -16,10 +16,12 @@ pub(super) struct Output {
     deltas: Vec<Delta>,
     /// The treatment of reasoning.
     format: ReasoningFormat,
-    /// True if white space of content may turn out to stand before a call.
+    /// True if white space of content may turn out to stand before a call or reasoning.
     holds_blanks: bool,
-    /// White space of content that a call would drop.
+    /// White space of content that a call would drop, and reasoning before any other content.
     blank: String,
+    /// True if there was other content than white space.
+    has_said: bool,
     /// True if white space that comes next in content is dropped.
     skips_blank: bool,
     /// White space of reasoning that the end of the reasoning would drop.
@@ -33,13 +35,14 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Make an empty output. `holds_blanks` says that calls may come.
+    /// Make an empty output. `holds_blanks` says that calls or reasoning may come.
     pub(super) fn new(format: ReasoningFormat, holds_blanks: bool) -> Self {
         Self {
             deltas: Vec::new(),
             format,
             holds_blanks,
             blank: String::new(),
+            has_said: false,
             skips_blank: false,
             reasoning_blank: String::new(),
             has_thought: false,
@@ -67,6 +70,7 @@ impl Output {
         self.skips_blank = false;
         let said = if self.holds_blanks { text.trim_end() } else { text };
         if !said.is_empty() {
+            self.has_said = true;
             let blank = take(&mut self.blank);
             self.push_content(&blank);
             self.push_content(said);
@@ -77,8 +81,17 @@ impl Output {
     /// Begin reasoning, behind the marker `open`.
     pub(super) fn begin_reasoning(&mut self, open: &str) {
         self.has_thought = false;
-        if self.format != ReasoningFormat::Deepseek {
+        if self.format == ReasoningFormat::Deepseek {
+            self.drop_blank();
+        } else {
             self.content(open);
+        }
+    }
+
+    /// Drop white space before the beginning or the end of reasoning, where it is no content.
+    fn drop_blank(&mut self) {
+        if !self.has_said {
+            self.blank.clear();
         }
     }
 
@@ -108,6 +121,7 @@ impl Output {
     pub(super) fn end_reasoning(&mut self, close: &str) {
         self.reasoning_blank.clear();
         if self.format == ReasoningFormat::Deepseek {
+            self.drop_blank();
             self.skips_blank = true;
         } else {
             self.content(close);

@@ -18,6 +18,10 @@ pub(super) struct CallSyntax {
     pub(super) keys: Keys,
     /// Markers around content, which are dropped.
     pub(super) wrappers: &'static [&'static str],
+    /// Texts around the whole answer, which are dropped there and mean nothing within it.
+    pub(super) envelope: Option<(&'static str, &'static str)>,
+    /// True if models leave out the markers of the section.
+    pub(super) is_section_optional: bool,
     /// True if an answer may be a call without any marker before it.
     pub(super) is_bare: bool,
     /// True if a call as JSON stands in a list, also if it is the only one.
@@ -58,8 +62,10 @@ pub(super) enum Part {
     Json,
     /// A call as JSON object, a list of them, or calls as in Python, `[f(a=1), g()]`.
     JsonOrPython,
-    /// Gemma's map of arguments.
-    Map,
+    /// Arguments as in Python, `(a=1)`.
+    Keywords,
+    /// Gemma's map of arguments, with this quote around strings.
+    Map(&'static str),
     /// Parameters between tags.
     Tags(&'static Tags),
     /// Elements with the names of parameters, nested as their values are.
@@ -128,6 +134,8 @@ pub(super) struct ReasoningSyntax {
     pub(super) open: &'static str,
     /// The marker behind reasoning.
     pub(super) close: &'static str,
+    /// True if reasoning may come behind content, where other formats take the marker for text.
+    pub(super) repeats: bool,
 }
 
 impl CallSyntax {
@@ -153,6 +161,7 @@ impl Part {
                 [text, "", "", ""]
             }
             Self::Tags(tags) => [tags.begin, tags.after_name, tags.before_value, tags.end],
+            Self::Map(quote) => [*quote, "", "", ""],
             Self::Elements(elements) => [elements.namespace, elements.end, "", ""],
             _ => [""; 4],
         };

@@ -83,6 +83,20 @@ impl Tool {
         required.iter().any(|required| required.as_str() == Some(name))
     }
 
+    /// Return true if calls may have parameters beside [those](Self::parameters) with names. A tool
+    /// without a schema takes none.
+    pub(super) fn is_open(&self) -> bool {
+        let Value::Map(entries) = &self.parameters else {
+            return false;
+        };
+        let has = |key: &str| entries.iter().any(|(name, _)| name == key);
+        match self.parameters.get("additionalProperties") {
+            _ if ["anyOf", "oneOf", "allOf", "patternProperties"].into_iter().any(has) => true,
+            Some(further) => *further != Value::Bool(false),
+            None => !entries.is_empty() && !has("properties"),
+        }
+    }
+
     /// Return the schema of the arguments, which are an object in any case.
     pub(super) fn schema(&self) -> Value {
         match &self.parameters {
@@ -128,10 +142,15 @@ impl Kind {
         if let Some(value) = schema.get("const") {
             return literal(value);
         }
-        match list("anyOf").or_else(|| list("oneOf")) {
-            Some(choices) => Self::union(choices.iter().map(|choice| Self::within(Some(choice), depth + 1))),
-            None => Self::Unknown,
+        let kinds = |schemas: &'_ [Value]| -> Vec<Self> {
+            schemas.iter().map(|schema| Self::within(Some(schema), depth + 1)).collect()
+        };
+        if let Some(choices) = list("anyOf").or_else(|| list("oneOf")) {
+            return Self::union(kinds(choices).into_iter());
         }
+        // All parts have to hold, so the first that says something says it.
+        let parts = kinds(list("allOf").unwrap_or(&[]));
+        parts.into_iter().find(|kind| *kind != Self::Unknown).unwrap_or(Self::Unknown)
     }
 
     /// Return the kind of a union.
@@ -145,7 +164,8 @@ impl Kind {
 }
 
 /// Return the JSON text of a value that was written without quotes: `text` itself if it is a JSON
-/// value other than a string, a string otherwise.
+/// value other than a string, what it means in Python if it has to be such a value, a string
+/// otherwise.
 pub(super) fn write_value(text: &str, kind: Kind, out: &mut String) {
     let bare = text.trim();
     let is_json = match kind {
@@ -154,5 +174,11 @@ pub(super) fn write_value(text: &str, kind: Kind, out: &mut String) {
         // A quoted string may be meant with its quotes, anything else is what it looks like.
         Kind::Unknown => Value::from_json(bare).is_ok_and(|value| value.as_str().is_none()),
     };
-    if is_json { out.push_str(bare) } else { super::scanner::write_text(text, out) }
+    if is_json {
+        return out.push_str(bare);
+    }
+    match super::literal::value(bare).filter(|_| kind == Kind::Json) {
+        Some(value) => out.push_str(&value),
+        None => super::scanner::write_text(text, out),
+    }
 }

@@ -135,6 +135,49 @@ fn a_trigger_can_be_a_token_or_a_pattern() {
     assert!(sampler.is_stopped() && sampler.is_accepting());
 }
 
+#[test]
+fn a_trigger_may_be_a_control_token_among_text() {
+    let triggers = || Triggers::new(&[Trigger::Word("<|c5|>ab".to_string())]).unwrap();
+    let (ab, abc) = (vocab().find(b"ab").unwrap(), vocab().find(b"abc").unwrap());
+    // The grammar has the token, or its text, as clients of llama-server write it.
+    for text in ["root ::= <|c5|> \"ab\" \"cd\"", "root ::= \"<|c5|>abcd\""] {
+        let grammar = compiler().gbnf(text).unwrap();
+        let mut sampler = GrammarSampler::lazy(&grammar, 0, triggers());
+        take(&mut sampler, &[byte(b'x'), Token(6), Token(5), ab]);
+        assert!(!sampler.is_accepting() && !sampler.follower.is_free(), "{text}");
+        take(&mut sampler, &[byte(b'c'), byte(b'd')]);
+        assert!(sampler.is_accepting() && sampler.is_stopped(), "{text}");
+        sampler.reset();
+        take(&mut sampler, &[byte(b'x'), Token(5), abc, byte(b'd')]);
+        assert!(sampler.is_accepting() && sampler.is_stopped(), "{text}");
+    }
+}
+
+#[test]
+fn a_trigger_that_the_grammar_cannot_begin_with_is_text() {
+    let triggers = ["7", "<call>"].map(|word| Trigger::Word(word.to_string()));
+    for last in [Trigger::Token(Token(5)), Trigger::Pattern("[5-8]".to_string())] {
+        let mut chain = chain(lazy(&[&triggers[..], &[last]].concat()));
+        accept_all(&mut chain, "a 7 and 8");
+        chain.accept(Token(5));
+        assert_eq!(chain.sample(&wanting(&[byte(b'9')])), Some(byte(b'9')));
+        accept_all(&mut chain, " then <call>");
+        assert_eq!(chain.sample(&wanting(&[byte(b'9'), byte(b'a')])), Some(byte(b'a')));
+    }
+}
+
+#[test]
+fn a_trigger_may_count_at_the_beginning_only() {
+    let grammar = compiler().gbnf("root ::= \"ab\" [0-9]+").unwrap();
+    let triggers = Triggers::new(&[Trigger::Start("ab".to_string())]).unwrap();
+    for (text, is_free) in [("ab", false), ("xab", true), ("a", true)] {
+        let mut sampler = GrammarSampler::lazy(&grammar, 0, triggers.clone());
+        text.bytes().for_each(|b| Sampler::accept(&mut sampler, byte(b)));
+        assert!(!sampler.is_stopped(), "{text}");
+        assert_eq!(sampler.follower.is_free(), is_free, "{text}");
+    }
+}
+
 /// The word ends in the middle of a token that is longer.
 #[test]
 fn a_trigger_can_begin_and_end_within_tokens() {
@@ -155,7 +198,7 @@ fn patterns_are_checked() {
     assert!(matches!(error, GrammarError::Syntax { place, .. } if place.column == 2), "{error}");
     let error = Triggers::new(&[Trigger::Pattern("(\\w{200}){200}".to_string())]).unwrap_err();
     assert!(matches!(error, GrammarError::Compile { .. }), "{error}");
-    assert!(Triggers::new(&vec![Trigger::Token(EOS); 257]).is_err());
+    assert!(Triggers::new(&vec![Trigger::Token(EOS); 4097]).is_err());
 }
 
 /// The mask that another thread computed is the one that the draw uses.

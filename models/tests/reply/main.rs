@@ -1,297 +1,18 @@
 //! Replies of chat models in every format, whole and in pieces.
 #![cfg(feature = "chat")]
 
+mod cases;
+#[cfg(feature = "grammar")]
+mod grammars;
+
 use std::error::Error;
 
+use self::cases::{CASES, OSLO};
 use backstitch_models::chat::Value;
 use backstitch_models::chat::reply::{
-    Delta, Format, Options, Parser, ReasoningFormat, Reply, ToolCall, parse,
+    Delta, Format, Options, Parser, ReasoningFormat, Reply, ToolCall, Trigger, parse,
 };
 use proptest::prelude::*;
-
-/// A text in a format, and the reply that it is.
-struct Case {
-    /// Texts of a template that tell of the format.
-    template: &'static str,
-    /// The name of the format.
-    format: &'static str,
-    /// The text.
-    text: &'static str,
-    /// The content.
-    content: &'static str,
-    /// The reasoning.
-    reasoning: &'static str,
-    /// The calls: identifier, name, arguments.
-    calls: &'static [(&'static str, &'static str, &'static str)],
-}
-
-/// The arguments of most cases.
-const OSLO: &str = r#"{"city": "Oslo", "days": 3}"#;
-/// The arguments of these cases where they are converted.
-const OSLO_WRITTEN: &str = r#"{"city":"Oslo","days":3}"#;
-
-/// Texts in all formats.
-const CASES: &[Case] = &[
-    Case {
-        template: "<think> <tool_call>{",
-        format: "hermes",
-        text: "<think>\nRain?\n</think>\n\nI look.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\", \
-               \"days\": 3}}\n</tool_call>\n<tool_call>\n{\"name\": \"time\", \"arguments\": {}}\n</tool_call>",
-        content: "I look.",
-        reasoning: "Rain?",
-        calls: &[("", "weather", OSLO), ("", "time", "{}")],
-    },
-    Case {
-        template: "<tool_call> <function= <parameter= <think>",
-        format: "qwen3-coder",
-        text: "<think>I need it. <tool_call>\n<function=weather>\n<parameter=city>\nOslo\n</parameter>\n<parameter=days>\
-               \n3\n</parameter>\n</function>\n</tool_call>",
-        content: "",
-        reasoning: "I need it.",
-        calls: &[("", "weather", OSLO_WRITTEN)],
-    },
-    Case {
-        template: "[TOOL_CALLS]",
-        format: "mistral-nemo",
-        text: "[TOOL_CALLS][{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 3}, \"id\": \"abc123456\"}]",
-        content: "",
-        reasoning: "",
-        calls: &[("abc123456", "weather", OSLO)],
-    },
-    Case {
-        template: "[TOOL_CALLS] [ARGS] [THINK]",
-        format: "mistral-small",
-        text: "[THINK]Hm[/THINK]Yes.[TOOL_CALLS]weather[CALL_ID]abc[ARGS]{\"city\": \"Oslo\", \"days\": 3}\
-               [TOOL_CALLS]time[ARGS]{}",
-        content: "Yes.",
-        reasoning: "Hm",
-        calls: &[("abc", "weather", OSLO), ("", "time", "{}")],
-    },
-    Case {
-        template: "<|python_tag|>",
-        format: "llama-3",
-        text: "{\"name\": \"weather\", \"parameters\": {\"city\": \"Oslo\", \"days\": 3}}; {\"name\": \"time\"}",
-        content: "",
-        reasoning: "",
-        calls: &[("", "weather", OSLO), ("", "time", "{}")],
-    },
-    Case {
-        template: "<|python_tag|>",
-        format: "llama-3",
-        text: "[weather(city='Oslo', days=3), time()]",
-        content: "",
-        reasoning: "",
-        calls: &[("", "weather", OSLO_WRITTEN), ("", "time", "{}")],
-    },
-    Case {
-        template: "<|python_tag|>",
-        format: "llama-3",
-        text: "<|python_tag|>{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"arguments\": \
-               \"{\\\"days\\\": 3}\"}}<|eom_id|>",
-        content: "",
-        reasoning: "",
-        calls: &[("", "weather", r#"{"days": 3}"#)],
-    },
-    Case {
-        template: "<|tool_call_start|>",
-        format: "lfm2",
-        text: "Well. <|tool_call_start|>[weather(city=\"Oslo\", days=3)]<|tool_call_end|> Done.",
-        content: "Well.Done.",
-        reasoning: "",
-        calls: &[("", "weather", OSLO_WRITTEN)],
-    },
-    Case {
-        template: "<function= </function>",
-        format: "functionary-v3.1",
-        text: "<function=weather>{\"city\": \"Oslo\", \"days\": 3}</function>",
-        content: "",
-        reasoning: "",
-        calls: &[("", "weather", OSLO)],
-    },
-    Case {
-        template: ">>>all >>>${recipient}",
-        format: "functionary-v3.2",
-        text: ">>>all\nI look.>>>weather\n{\"city\": \"Oslo\", \"days\": 3}",
-        content: "I look.",
-        reasoning: "",
-        calls: &[("", "weather", OSLO)],
-    },
-    Case {
-        template: "functools[",
-        format: "firefunction-v2",
-        text: " functools[{\"name\": \"time\", \"arguments\": {}}, {\"name\": \"weather\", \"arguments\": {\"days\": 1}}]",
-        content: "",
-        reasoning: "",
-        calls: &[("", "time", "{}"), ("", "weather", r#"{"days": 1}"#)],
-    },
-    Case {
-        template: "<｜tool▁calls▁begin｜> ```json <think>",
-        format: "deepseek-r1",
-        text: "<think>Hm</think><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n\
-               {\"city\": \"Oslo\", \"days\": 3}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>time\n\
-               ```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
-        content: "",
-        reasoning: "Hm",
-        calls: &[("", "weather", OSLO), ("", "time", "{}")],
-    },
-    Case {
-        template: "<｜tool▁calls▁begin｜>",
-        format: "deepseek-v3.1",
-        text: "So:<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>time<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
-        content: "So:",
-        reasoning: "",
-        calls: &[("", "time", "{}")],
-    },
-    Case {
-        template: "DSML tool_calls",
-        format: "deepseek-v4",
-        text: "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Oslo\
-               </｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\" string=\"false\">3</｜DSML｜parameter>\n\
-               </｜DSML｜invoke>\n</｜DSML｜tool_calls>",
-        content: "",
-        reasoning: "",
-        calls: &[("", "weather", OSLO_WRITTEN)],
-    },
-    Case {
-        template: "<|START_ACTION|> <|START_THINKING|>",
-        format: "command-r7b",
-        text: "<|START_THINKING|>Hm<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"weather\", \
-               \"parameters\": {\"city\": \"Oslo\", \"days\": 3}}\n]<|END_ACTION|>",
-        content: "",
-        reasoning: "Hm",
-        calls: &[("0", "weather", OSLO)],
-    },
-    Case {
-        template: "<|tool_call|>",
-        format: "granite-3",
-        text: "<|tool_call|>[{\"name\": \"time\", \"arguments\": {}}]",
-        content: "",
-        reasoning: "",
-        calls: &[("", "time", "{}")],
-    },
-    Case {
-        template: "<|tool_call|> <|/tool_call|>",
-        format: "phi-4-mini",
-        text: "<|tool_call|>[{\"name\": \"time\", \"arguments\": {}}]<|/tool_call|>",
-        content: "",
-        reasoning: "",
-        calls: &[("", "time", "{}")],
-    },
-    Case {
-        template: "<arg_key> <arg_value>",
-        format: "glm-4.5",
-        text: "\n<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n<arg_key>days</arg_key>\n\
-               <arg_value>3</arg_value>\n</tool_call><tool_call>time</tool_call>",
-        content: "",
-        reasoning: "",
-        calls: &[("", "weather", OSLO_WRITTEN), ("", "time", "{}")],
-    },
-    Case {
-        template: "<|tool_calls_section_begin|>",
-        format: "kimi-k2",
-        text: "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{\"city\": \
-               \"Oslo\", \"days\": 3}<|tool_call_end|><|tool_calls_section_end|>",
-        content: "",
-        reasoning: "",
-        calls: &[("functions.weather:0", "weather", OSLO)],
-    },
-    Case {
-        template: "<minimax:tool_call>",
-        format: "minimax-m2",
-        text: "<minimax:tool_call>\n<invoke name=\"weather\">\n<parameter name=\"city\">Oslo</parameter>\n<parameter \
-               name=\"days\">3</parameter>\n</invoke>\n</minimax:tool_call>",
-        content: "",
-        reasoning: "",
-        calls: &[("", "weather", OSLO_WRITTEN)],
-    },
-    Case {
-        template: "]<]minimax[>[ <invoke name= <mm:think>",
-        format: "minimax-m3",
-        text: "<mm:think>Hm</mm:think>]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"weather\">]<]minimax[>[<city>Oslo\
-               ]<]minimax[>[</city>]<]minimax[>[<more>]<]minimax[>[<item>1]<]minimax[>[</item>]<]minimax[>[</more>\
-               ]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>",
-        content: "",
-        reasoning: "Hm",
-        calls: &[("", "weather", r#"{"city":"Oslo","more":[1]}"#)],
-    },
-    Case {
-        template: "<|channel|> <|message|>",
-        format: "harmony",
-        text: "<|channel|>analysis<|message|>Rain?<|end|><|start|>assistant<|channel|>commentary to=functions.weather \
-               <|constrain|>json<|message|>{\"city\": \"Oslo\", \"days\": 3}<|call|>",
-        content: "",
-        reasoning: "Rain?",
-        calls: &[("", "weather", OSLO)],
-    },
-    Case {
-        template: "<atem:function_calls> <|eom|>",
-        format: "muse-glimmer",
-        text: " to=self<|message|>Hm<|eom|><|start|>assistant to=user<|message|>I look.<|eom|><|start|>assistant \
-               to=weather<|message|><atem:function_calls>\n<atem:invoke name=\"weather\">\n<atem:parameter name=\"city\">\
-               Oslo</atem:parameter>\n</atem:invoke>\n</atem:function_calls><|eot|>",
-        content: "I look.",
-        reasoning: "Hm",
-        calls: &[("", "weather", r#"{"city":"Oslo"}"#)],
-    },
-    Case {
-        template: "<seed:tool_call> <function= <parameter= <seed:think>",
-        format: "seed-oss",
-        text: "<seed:think>Hm</seed:think><seed:tool_call>\n<function=weather>\n<parameter=city>Oslo</parameter>\n\
-               <parameter=days>3</parameter>\n</function>\n</seed:tool_call>",
-        content: "",
-        reasoning: "Hm",
-        calls: &[("", "weather", OSLO_WRITTEN)],
-    },
-    Case {
-        template: "<TOOLCALL>",
-        format: "nemotron-nano-v2",
-        text: "<TOOLCALL>[{\"name\": \"time\", \"arguments\": {}}]</TOOLCALL>",
-        content: "",
-        reasoning: "",
-        calls: &[("", "time", "{}")],
-    },
-    Case {
-        template: "<|tools_prefix|>",
-        format: "apertus",
-        text: "<|tools_prefix|>[{\"weather\": {\"city\": \"Oslo\", \"days\": 3}}, {\"time\": {}}]<|tools_suffix|>",
-        content: "",
-        reasoning: "",
-        calls: &[("", "weather", OSLO), ("", "time", "{}")],
-    },
-    Case {
-        template: "tool_calls \"arguments\":",
-        format: "json",
-        text: "[{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 3}}]",
-        content: "",
-        reasoning: "",
-        calls: &[("", "weather", OSLO)],
-    },
-    Case {
-        template: "<|tool_call>call: <|channel>thought",
-        format: "gemma-4",
-        text: "<|channel>thought\nHm<channel|>So.<|tool_call>call:weather{city:<|\"|>Oslo<|\"|>,days:3}<tool_call|>",
-        content: "So.",
-        reasoning: "Hm",
-        calls: &[("", "weather", OSLO_WRITTEN)],
-    },
-    Case {
-        template: "<function name=\" <param name=\"",
-        format: "minicpm-5",
-        text: "<function name=\"weather\"><param name=\"city\"><![CDATA[a</param>]]></param></function>",
-        content: "",
-        reasoning: "",
-        calls: &[("", "weather", r#"{"city":"a</param>"}"#)],
-    },
-    Case {
-        template: "<|tool_call:begin|> <|tool_call:args|> <|think|> <|end|>",
-        format: "solar-open",
-        text: "<|think|>Hm<|end|><|begin|>assistant<|tool_calls|><|tool_call:begin|>a1<|tool_call:name|>time<|tool_call:args|>\
-               {}<|tool_call:end|><|calls|>",
-        content: "",
-        reasoning: "Hm",
-        calls: &[("a1", "time", "{}")],
-    },
-];
 
 /// Return the tools that all cases offer.
 fn tools() -> Vec<Value> {
@@ -408,6 +129,85 @@ fn one_call_only_leaves_further_ones_in_the_content() {
     let options = Options::default().tools(&tools()).parallel(false);
     let reply = parse(&[call, call].concat(), &format, &options);
     assert_eq!((reply.tool_calls.len(), reply.content.as_str()), (1, call));
+}
+
+#[test]
+fn markers_of_reasoning_mean_something_before_the_answer() {
+    let cases = [
+        ("<think>", "Use the `<think>` tag.", "Use the `<think>` tag.", ""),
+        ("<think>", "\n<think>a</think>\nb", "b", "a"),
+        ("<think>", " \n</think>b", "b", ""),
+        ("<think>", " b", " b", ""),
+        (
+            "Here is my thought process:",
+            "b Here is my thought process: c",
+            "b Here is my thought process: c",
+            "",
+        ),
+        ("<|inner_prefix|>", "<|inner_prefix|>a<|inner_suffix|>b", "b", "a"),
+        ("<|channel>thought", "b<|channel>thought\na<channel|>c", "bc", "a"),
+        (
+            "<|tool_call|>",
+            "<response>Write <response> or </response> tags.</response>\n",
+            "Write <response> or </response> tags.\n",
+            "",
+        ),
+        ("<|tool_call|>", "a <response></response>", "a <response>", ""),
+    ];
+    for (template, text, content, reasoning) in cases {
+        let format = Format::of_template(template);
+        for size in [1, 100] {
+            let reply = parse_in_pieces(text, &[size], &format, &Options::default());
+            assert_eq!((reply.content.as_str(), reply.reasoning.as_str()), (content, reasoning), "{text}");
+        }
+    }
+}
+
+#[test]
+fn values_without_quotes_are_what_the_schema_says() {
+    let schema = r#"{"name":"f","parameters":{"properties":{"t":{"type":"boolean"},"o":{"type":"object"},
+        "n":{"allOf":[{"minLength":1},{"type":"string"}]},"s":{"type":"string"}}}}"#;
+    let tool = Value::from_json(schema).unwrap_or_default();
+    let options = Options::default().tools(&[tool]);
+    let format = Format::of_template("<tool_call> <function= <parameter=");
+    let one = |(name, value)| format!("<parameter={name}>\n{value}\n</parameter>\n");
+    let values = [("t", "True"), ("o", "{'a': None}"), ("n", "12345"), ("s", "False")].map(one).concat();
+    let reply = parse(&format!("<function=f>\n{values}</function>"), &format, &options);
+    let wanted = r#"{"t":true,"o":{"a":null},"n":"12345","s":"False"}"#;
+    assert_eq!(reply.tool_calls[0].arguments, wanted);
+}
+
+#[test]
+fn control_tokens_within_markers_are_known() {
+    let token = |text: &str| match text {
+        "<|begin|>" => Some(1),
+        "<|content|>" => Some(2),
+        "｜DSML｜" => Some(3),
+        "<|message_sep|>" => Some(4),
+        "<|role_sep|>" => Some(5),
+        _ => None,
+    };
+    let of = |template: &str| {
+        let mut found = Format::of_template(template).marker_tokens(&token);
+        found.sort_unstable();
+        found.dedup();
+        found
+    };
+    assert_eq!(of("<|tool_call:begin|> <|tool_call:args|>"), [1, 2]);
+    assert_eq!(of("DSML tool_calls"), [3]);
+    assert_eq!(of("<|message_sep|> <|role_sep|>"), [4, 5]);
+    let format = Format::of_template("<|message_sep|> <|role_sep|>");
+    let lark = format.grammar(&tools(), false, &token).unwrap_or_default();
+    assert!(lark.contains(r#"<[4]> "\n\nfunction call" <[5]> SPACE? "#), "{lark}");
+}
+
+#[test]
+fn names_and_values_of_clients_are_never_tokens() {
+    let schema = r#"{"name":"f","parameters":{"properties":{"u":{"enum":["<a>","b"]}},"required":["u"]}}"#;
+    let tool = Value::from_json(schema).unwrap_or_default();
+    let format = Format::of_template("<tool_call> <function= <parameter=");
+    let lark = format.grammar(&[tool], false, &|text| (text == "<a>").then_some(7)).unwrap_or_default();
+    assert!(lark.contains(r#"("<a>" | "b")"#), "{lark}");
 }
 
 #[test]
@@ -582,9 +382,9 @@ fn every_format_describes_calls_as_a_grammar() {
         }
         assert!(grammar.starts_with("start: "), "{}", case.format);
         assert!(grammar.contains("weather") && grammar.contains("time"), "{}", case.format);
-        let triggers = format.triggers();
-        let begins = triggers.iter().any(|trigger| case.text.contains(trigger));
-        assert!(begins || triggers.is_empty() || case.format == "llama-3", "{}", case.format);
+        let begins = first_trigger(case.text, &format).is_some();
+        let is_bare = ["json", "llama-3"].contains(&case.format);
+        assert!(begins || is_bare, "{}", case.format);
     }
 }
 
@@ -602,9 +402,19 @@ fn grammars_ask_for_tokens_and_allow_reasoning() {
     assert!(trigger.contains("<[7]> SPACE? r0 SPACE? \"</tool_call>\""), "{trigger}");
     assert_eq!(first(&trigger).as_deref(), Some("start: r1"));
     let answer = format.answer_grammar(&options, &token).unwrap_or_default();
-    assert_eq!(first(&answer).as_deref(), Some("start: (\"<think>\" r2 <[9]> SPACE?)? r1"));
+    assert_eq!(first(&answer).as_deref(), Some("start: (SPACE? \"<think>\" r2 <[9]> SPACE?)? r1"));
     let opened = format.answer_grammar(&options.prompt("<think>\n"), &token).unwrap_or_default();
     assert_eq!(first(&opened).as_deref(), Some("start: r2 <[9]> SPACE? r1"));
+}
+
+/// Return the offset of the first text in `text` from which on a grammar of calls applies.
+fn first_trigger(text: &str, format: &Format) -> Option<usize> {
+    let triggers = format.triggers(&tools());
+    let found = triggers.iter().filter_map(|trigger| match trigger {
+        Trigger::Anywhere(trigger) => text.find(trigger),
+        Trigger::AtStart(trigger) => text.starts_with(trigger).then_some(0),
+    });
+    found.min()
 }
 
 /// Text that is repeated a thousand times is parsed in pieces of one character, for each format,
