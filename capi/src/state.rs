@@ -153,10 +153,7 @@ fn take(live: &mut Live, seq: Option<SeqId>, content: Content, bytes: &[u8]) -> 
         (Content::Llama, None) => context.llama_state_read(bytes, &options)?,
         (Content::Llama, Some(seq)) => context.llama_seq_state_read(seq, bytes, &options)?,
     };
-    if seq.is_none() {
-        live.outputs.clear();
-    }
-    live.make_sequences();
+    settle(live, seq);
     Ok(())
 }
 
@@ -164,8 +161,16 @@ fn take(live: &mut Live, seq: Option<SeqId>, content: Content, bytes: &[u8]) -> 
 fn take_behind(live: &mut Live, seq: Option<SeqId>, tokens: &[u32], bytes: &[u8]) -> Result<(), Error> {
     let tokens = tokens.iter().map(|&token| Token(token)).collect();
     live.change()?.llama_read_behind(seq, tokens, bytes, &RestoreOptions::default())?;
-    live.begin_anew();
+    settle(live, seq);
     Ok(())
+}
+
+/// Drop the outputs of a context that was replaced as a whole, and make every sequence exist.
+fn settle(live: &mut Live, seq: Option<SeqId>) {
+    if seq.is_none() {
+        live.outputs.clear();
+    }
+    live.make_sequences();
 }
 
 /// Return the sequence of a number, with the context.

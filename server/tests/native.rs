@@ -315,10 +315,8 @@ fn pages_of_other_origins_are_refused_unless_allowed() {
     let open = Running::start(ServerParams { cors_origins, ..ServerParams::default() });
     let (status, head, _) = open.send("POST", "/completion", origin, &body);
     assert!(status == 200 && head.contains("access-control-allow-origin: https://example.org"));
-    let asks = format!("{origin}Access-Control-Request-Headers: authorization\r\n");
-    let (status, head, _) = open.send("OPTIONS", "/completion", &asks, "");
-    assert!(status == 200 && head.contains("access-control-allow-headers: authorization"), "{head}");
-    assert!(head.contains("access-control-max-age: "));
+    let (status, head, _) = open.send("OPTIONS", "/completion", origin, "");
+    assert!(status == 200 && head.contains("access-control-max-age: "), "{head}");
 }
 
 #[test]

@@ -8,8 +8,8 @@ use crate::params::ServerParams;
 use axum::extract::{Request, State};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, CONTENT_LENGTH,
-    HOST, HeaderName, ORIGIN, SERVER, VARY,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE, CONTENT_LENGTH, HOST, HeaderName, ORIGIN, SERVER,
+    VARY,
 };
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
@@ -27,6 +27,9 @@ const PUBLIC_PAGE: [&str; 4] = ["/page/", "/_app/", "/sw.js", "/manifest.webmani
 const ANTHROPIC: &str = "/v1/messages";
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
+/// Ends of names that cannot be had outside a machine or its network.
+const PRIVATE_NAMES: [&str; 4] = [".localhost", ".internal", ".local", ".home.arpa"];
+const ANY: HeaderValue = HeaderValue::from_static("*");
 /// The seconds for which a browser need not ask again what a page may send.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 const YES: HeaderValue = HeaderValue::from_static("true");
@@ -39,7 +42,6 @@ pub(super) async fn guard(State(host): State<Arc<Host>>, mut request: Request, n
     let params = host.params();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let origin = request.headers().get(ORIGIN).cloned();
-    let wanted = request.headers().get(ACCESS_CONTROL_REQUEST_HEADERS).cloned();
     let is_allowed = origin.as_ref().is_some_and(|origin| allows(params, origin));
     let mut response = match admit(params, &method, &path, request.headers(), is_allowed) {
         Err(error) => error.into_response(),
@@ -63,12 +65,9 @@ pub(super) async fn guard(State(host): State<Arc<Host>>, mut request: Request, n
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, YES);
         headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
-        // An asterisk would be a name here, and would not stand for the header of a key anyway.
-        if let Some(wanted) = wanted {
-            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, wanted);
-            headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
-        }
-        headers.insert(VARY, HeaderValue::from_static("Origin, Access-Control-Request-Headers"));
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, ANY);
+        headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+        headers.insert(VARY, HeaderValue::from_static("Origin"));
     }
     log(&method, &path, response.status(), since, reason.as_deref());
     response
@@ -117,8 +116,8 @@ fn is_foreign(headers: &HeaderMap) -> bool {
 }
 
 /// Return true unless a page may have given its own name to this machine, to count as a page of
-/// this server: a server for this machine alone that needs no key answers to addresses, `localhost`
-/// and the names of allowed origins only.
+/// this server: a server for this machine alone that needs no key answers to addresses, names that
+/// are nobody's outside (`localhost`, `host.docker.internal`) and those of allowed origins only.
 fn is_own_name(params: &ServerParams, headers: &HeaderMap) -> bool {
     let is_loopback = |name: &str| name.parse().is_ok_and(|address: IpAddr| address.is_loopback());
     let is_local_server = params.host == "localhost" || is_loopback(&params.host);
@@ -130,8 +129,8 @@ fn is_own_name(params: &ServerParams, headers: &HeaderMap) -> bool {
         return false;
     };
     let is_allowed = |origin: &String| origin == "*" || name_of(origin).eq_ignore_ascii_case(&name);
-    name == "localhost"
-        || name.ends_with(".localhost")
+    !name.contains('.')
+        || PRIVATE_NAMES.iter().any(|end| name.ends_with(end))
         || name.parse::<IpAddr>().is_ok()
         || params.cors_origins.iter().any(is_allowed)
 }
@@ -211,9 +210,10 @@ mod tests {
     fn names_that_pages_could_take_are_refused_without_a_key() {
         let own = |params: &ServerParams, host: &str| is_own_name(params, &headers(&[("host", host)]));
         let local = ServerParams::default();
-        for host in
-            ["localhost:8080", "127.0.0.1", "[::1]:8080", "192.168.0.7:80", "a.localhost", "LOCALHOST."]
-        {
+        for host in ["localhost:8080", "LOCALHOST.", "127.0.0.1", "[::1]:8080", "192.168.0.7:80"] {
+            assert!(own(&local, host), "{host}");
+        }
+        for host in ["a.localhost", "mybox:80", "mybox.local", "host.docker.internal:8080"] {
             assert!(own(&local, host), "{host}");
         }
         for host in ["example.org", "example.org:8080", "localhost.example.org", "127.0.0.1.example.org"] {
