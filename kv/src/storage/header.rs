@@ -39,7 +39,7 @@ impl fmt::Debug for Tag {
 
 /// Identity of a model, and in prompt-cache entries of a model and a cache: containers of different
 /// fingerprints never mix.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(pub [u8; 32]);
 
 impl Fingerprint {

@@ -146,8 +146,12 @@ impl Memory {
         let with_cells = |(.., number, marks): (_, _, usize, Vec<Mark<'s>>)| {
             let (checkpoint, pos) = (&snapshot.checkpoints[number], marks.first()?.1.pos);
             // A file may list far more checkpoints than there is room for: only those get tables.
-            let sources = self.sources(request, checkpoint, &marks)?;
-            let cells = room.take(checkpoint.floor).then(|| cells_from(request, sources))?;
+            let sources = self.sources(request, checkpoint, &marks, pos)?;
+            let mut cells = room.take(checkpoint.floor).then(|| vec![None; request.places.len()])?;
+            for (group, from, range) in sources {
+                let within = |range| from.within(&snapshot.blocks[group], range);
+                cells[group] = Some(range.map_or_else(|| from.clone(), within));
+            }
             Some(Kept { number, checkpoint, marks, cells, pos, pinned: checkpoint.pinned, n_rows: 0 })
         };
         let mut kept: Vec<Kept<'_>> = ranked.into_iter().filter_map(with_cells).collect();
@@ -166,8 +170,8 @@ impl Memory {
         request: &Request<'s>,
         checkpoint: &'s Checkpoint,
         marks: &[Mark<'s>],
+        pos: Pos,
     ) -> Option<Vec<CellSource<'s>>> {
-        let pos = marks.first()?.1.pos;
         let source = |(group, window): (usize, &WindowCells)| {
             if let Some(own) = &checkpoint.cells[group] {
                 return Some((group, own, None));
@@ -239,16 +243,6 @@ impl Memory {
             }
         }
     }
-}
-
-/// Return the cells of a checkpoint, per group.
-fn cells_from(request: &Request<'_>, sources: Vec<CellSource<'_>>) -> Vec<Option<Cells>> {
-    let mut list = vec![None; request.places.len()];
-    for (group, cells, range) in sources {
-        let blocks = &request.snapshot.blocks[group];
-        list[group] = Some(range.map_or_else(|| cells.clone(), |range| cells.within(blocks, range)));
-    }
-    list
 }
 
 /// Check that a cache that retains all cells gets all of them and can hold so many.

@@ -47,19 +47,15 @@ pub(super) fn create_folder(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// The error of the system.
-#[cfg(unix)]
+#[cfg_attr(not(unix), expect(unused_variables, reason = "rights are those of the folder there"))]
 pub(super) fn keep_from_others(file: &File) -> io::Result<()> {
-    use std::fs::Permissions;
-    use std::os::unix::fs::PermissionsExt;
-    let mode = file.metadata()?.permissions().mode() & 0o7777;
-    if mode & 0o077 == 0 {
-        return Ok(());
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = file.metadata()?.permissions().mode() & 0o7777;
+        if mode & 0o077 != 0 {
+            return file.set_permissions(std::fs::Permissions::from_mode(mode & 0o700));
+        }
     }
-    file.set_permissions(Permissions::from_mode(mode & 0o700))
-}
-
-/// Other systems take over who may read a file from its folder.
-#[cfg(not(unix))]
-pub(super) fn keep_from_others(_file: &File) -> io::Result<()> {
     Ok(())
 }

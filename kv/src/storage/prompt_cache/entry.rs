@@ -56,8 +56,7 @@ impl EntryName {
     /// Parse the name of a file; only a name that [`EntryName`] would write is one.
     pub(super) fn parse(name: &str) -> Option<Self> {
         let (key, check) = name.strip_suffix(SUFFIX)?.split_once('-')?;
-        let found =
-            Self { key: Key(Fingerprint::parse(key)?.0), check: u64::from_str_radix(check, 16).ok()? };
+        let found = Self { key: Key(Fingerprint::parse(key)?), check: u64::from_str_radix(check, 16).ok()? };
         (format!("{found}") == name).then_some(found)
     }
 
@@ -117,11 +116,12 @@ impl Entry {
         let container = Container::open_at_most(file, MAX_SECTIONS)?;
         container.expect_scope(Scope::Entry)?;
         container.expect(&[PREFIX, BLOCK, RESUME].map(|tag| (tag, ENTRY_VERSION)))?;
-        let root = Key(container.fingerprint().0);
+        let root = Key(*container.fingerprint());
         let limit = FIXED_BYTES + MAX_PAYLOADS * TOKEN_BYTES;
         let prefix = container.read_at_most(container.require(PREFIX, 0)?, limit as u64)?;
         let mut fields = Fields::new(PREFIX, &prefix);
-        let (parent, n_before) = (Key(fields.read(ByteReader::array)?), fields.read(ByteReader::u32)?);
+        let (parent, n_before) =
+            (Key(Fingerprint(fields.read(ByteReader::array)?)), fields.read(ByteReader::u32)?);
         if (parent == root) != (n_before == 0) {
             return Err(fields.malformed("number of blocks before", n_before.into(), 0));
         }
@@ -160,7 +160,7 @@ impl Entry {
 
 /// Return the header of entries under a root.
 pub(super) fn header(root: &Key) -> Header {
-    Header { fingerprint: Fingerprint(*root.as_bytes()), scope: Scope::Entry }
+    Header { fingerprint: root.0, scope: Scope::Entry }
 }
 
 /// Return the content of `PRFX` for an entry of these blocks behind `n_before` others.

@@ -8,7 +8,6 @@ use crate::storage::disk::DiskFile;
 use crate::storage::error::Error;
 use core::fmt;
 use std::boxed::Box;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::vec::Vec;
 
@@ -76,8 +75,7 @@ impl Found {
         if error.is_damage() {
             return self.n_tokens;
         }
-        let is_it =
-            |payload: &Payload| matches!(error, Error::Entry { path, .. } if **path == payload.path());
+        let is_it = |Payload { entry, .. }: &Payload| matches!(error, Error::Entry { path, .. } if **path == entry.cache.folder.path_of(&entry.name));
         let last = self.blocks.len().saturating_sub(1);
         self.blocks.iter().position(is_it).unwrap_or(last) * BLOCK_TOKENS
     }
@@ -146,11 +144,6 @@ impl Payload {
     /// [`Error::Entry`], as [`Payload::read`], and for a longer payload.
     pub fn to_vec(&self) -> Result<Vec<u8>, Error> {
         self.of_entry(self.source().read(&self.section, MAX_RESUME)).map(|bytes| bytes.into_owned())
-    }
-
-    /// Return the path of the entry.
-    fn path(&self) -> PathBuf {
-        self.entry.cache.folder.path_of(&self.entry.name)
     }
 
     fn source(&self) -> Source<'_> {

@@ -6,7 +6,7 @@
 //! share. The function is fixed for ever: `docs/prompt-cache.md` has test vectors.
 
 use crate::ids::Token;
-use crate::storage::header::Hex;
+use crate::storage::header::Fingerprint;
 use core::fmt;
 use std::vec::Vec;
 
@@ -24,8 +24,8 @@ const DOMAIN: &[u8; 32] = b"backstitch prompt store, root, 1";
 pub(super) type BlockTokens = [Token; BLOCK_TOKENS];
 
 /// The name of a prefix: 32 bytes that depend on the model, its cache and all tokens of the prefix.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key(pub(super) [u8; KEY_BYTES]);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(pub(super) Fingerprint);
 
 impl Key {
     /// Return the key of the empty prefix: blake3 over a domain string, the model's fingerprint and
@@ -34,36 +34,30 @@ impl Key {
     pub fn root(fingerprint: &[u8; 32], cache: &[u8; 32]) -> Key {
         let mut hasher = blake3::Hasher::new();
         hasher.update(DOMAIN).update(fingerprint).update(cache);
-        Key(*hasher.finalize().as_bytes())
+        Key(Fingerprint(*hasher.finalize().as_bytes()))
     }
 
     /// Return the key of the prefix that is a block longer: blake3 over this key and the tokens,
     /// each as 4 bytes, little-endian.
     pub fn then(&self, tokens: &[Token; BLOCK_TOKENS]) -> Key {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(&self.0);
+        hasher.update(self.as_bytes());
         for token in tokens {
             hasher.update(&token.0.to_le_bytes());
         }
-        Key(*hasher.finalize().as_bytes())
+        Key(Fingerprint(*hasher.finalize().as_bytes()))
     }
 
     /// Return the key as bytes.
     pub fn as_bytes(&self) -> &[u8; KEY_BYTES] {
-        &self.0
+        &self.0.0
     }
 }
 
 impl fmt::Display for Key {
     /// 64 hexadecimal digits, lower-case.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", Hex(&self.0))
-    }
-}
-
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({self})")
+        fmt::Display::fmt(&self.0, f)
     }
 }
 
