@@ -200,15 +200,14 @@ thread_local! {
 
 /// Evaluate a batch by `work`, which the program's callback may abort.
 pub fn in_evaluation<T>(work: impl FnOnce() -> T) -> T {
-    struct Ends;
-    impl Drop for Ends {
+    struct Before(bool);
+    impl Drop for Before {
         fn drop(&mut self) {
-            IN_EVALUATION.set(false);
+            IN_EVALUATION.set(self.0);
         }
     }
-    IN_EVALUATION.set(true);
-    // Also if the work panics.
-    let _ends = Ends;
+    // Also if the work panics. A callback may have another context evaluate something.
+    let _before = Before(IN_EVALUATION.replace(true));
     work()
 }
 

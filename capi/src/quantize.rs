@@ -6,6 +6,7 @@ use crate::layouts::QuantizeParams;
 use crate::log::{self, Level};
 use backstitch_core::DType;
 use backstitch_core::pool::{MAX_THREADS, ThreadPool};
+use backstitch_kv::storage::disk::Readers;
 use backstitch_models::gguf::{Access, Source};
 use backstitch_quantize::{FileType, Options as Wishes, Quantizer};
 use std::io::{BufWriter, Write};
@@ -62,7 +63,7 @@ fn quantize(input: &Path, output: &Path, options: &Options) -> Result<(), Error>
     let n_threads = usize::try_from(options.n_threads).ok().filter(|&n| n > 0);
     let n_threads = n_threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let pool = ThreadPool::new(n_threads.min(MAX_THREADS)).map_err(backstitch_models::Error::from)?;
-    crate::replace::replace(output, |file| {
+    crate::replace::replace(output, Readers::Usual, |file| {
         let mut out = BufWriter::with_capacity(1 << 20, file);
         quantizer.write(&pool, &mut out, &mut |_| {})?;
         Ok(out.flush()?)

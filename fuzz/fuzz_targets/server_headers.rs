@@ -111,7 +111,8 @@ fn post(site: &Site, path: &str, body: &Value) -> StatusCode {
 
 fn is_public(method: &Method, path: &str) -> bool {
     let is_page = PUBLIC_FOLDERS.iter().any(|folder| path.starts_with(folder));
-    method == Method::OPTIONS || method == Method::GET && (is_page || PUBLIC.contains(&path))
+    let reads = [Method::GET, Method::HEAD].contains(method);
+    method == Method::OPTIONS || reads && (is_page || PUBLIC.contains(&path))
 }
 
 fn has_key(headers: &HeaderMap) -> bool {

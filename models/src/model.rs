@@ -59,9 +59,8 @@ impl Inner {
     ) -> Result<Self, Error> {
         let (hparams, graph) = Model::describe(gguf, archs)?;
         let vocab = Vocab::from_gguf(gguf)?;
-        // A file without texts may leave the number of tokens open.
         let (tokens, rows) = (vocab.n_vocab(), hparams.n_vocab);
-        if tokens != 0 && tokens != rows {
+        if tokens != rows {
             return Err(Error::VocabSize { tokens, rows });
         }
         // Before the weights: pages of the file are given back as these are read.

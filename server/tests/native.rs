@@ -182,6 +182,10 @@ fn lists_of_probabilities_are_bounded_together() {
     open["stream"] = true.into();
     open["n_predict"] = 20.into();
     assert_eq!(ask("/completion", open), 200);
+    // Chats list them too where `n_probs` asks for them.
+    let messages = json!([{"role": "user", "content": "Hi"}]);
+    let chat = json!({"messages": messages, "n_probs": 1000, "max_tokens": 1000, "n": 2});
+    assert_eq!(ask("/v1/chat/completions", chat), 400);
 }
 
 #[test]

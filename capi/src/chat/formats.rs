@@ -22,7 +22,7 @@ pub struct Format {
     pub name: &'static CStr,
     /// The text before all messages.
     start: &'static str,
-    /// The text in the place of the instructions, if the conversation does not begin with some.
+    /// The text in the place of the instructions, if the conversation begins with something else.
     unless_system: &'static str,
     /// The text before a message behind an answer; also before the first unless there is a `start`.
     open: &'static str,
@@ -383,7 +383,7 @@ impl Format {
     /// Return the text of a conversation, and of the beginning of an answer if `asks`.
     pub fn text(&self, chat: &[Message], asks: bool) -> String {
         let mut text = String::from(self.start);
-        if chat.first().is_none_or(|(role, _)| role != "system") {
+        if chat.first().is_some_and(|(role, _)| role != "system") {
             text.push_str(self.unless_system);
         }
         let (mut is_open, mut held) = (!self.start.is_empty(), String::new());

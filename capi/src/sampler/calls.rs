@@ -173,10 +173,14 @@ fn copy_foreign(from: SamplerRef, to: SamplerRef) -> Result<(), Error> {
         return Ok(());
     }
     let copy = cloned(from)?;
+    if copy.table()? != to.table()? {
+        return free(copy).and(Err(OTHER));
+    }
+    let data = copy.data()?;
     if let Some(free) = functions.free {
         free(to.0);
     }
-    to.set_data(copy.data()?)?;
+    to.set_data(data)?;
     // Only the structure of the copy is left, without its data.
     copy.forget().map(drop)
 }

@@ -189,8 +189,9 @@ impl SamplerRef {
     }
 }
 
-/// Return true for addresses that are handles of the library. Systems that mark addresses in their
-/// upper byte use larger marks than there are kinds of handles.
+/// Return true for addresses that are handles of the library. Android marks addresses in their
+/// upper byte with a larger number than there are kinds of handles; tools that use any number there
+/// are not supported.
 fn is_handle(address: usize) -> bool {
     cfg!(target_pointer_width = "64") && (1..=Kind::LAST as usize).contains(&(address >> KIND_SHIFT))
 }

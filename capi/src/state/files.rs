@@ -7,6 +7,7 @@ use crate::context::{ContextEntry, Live};
 use crate::error::Error;
 use crate::replace::replace;
 use backstitch_kv::file::Buffer;
+use backstitch_kv::storage::disk::Readers;
 use backstitch_models::SeqId;
 use backstitch_models::llama_files::{SEQUENCE_VERSION, SESSION_VERSION};
 use std::io::Write;
@@ -60,7 +61,7 @@ pub fn save(
     if !(live.plain_states && content == Content::Llama) {
         seal_of(context, seq, content).append(&mut bytes);
     }
-    replace(path, |file| Ok(file.write_all(&bytes)?))?;
+    replace(path, Readers::Owner, |file| Ok(file.write_all(&bytes)?))?;
     Ok(bytes.len())
 }
 

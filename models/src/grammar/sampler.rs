@@ -9,6 +9,10 @@ use super::error::GrammarError;
 use super::{Grammar, Matcher, Triggers};
 use crate::sampler::{Candidates, History, Sampler};
 
+/// The most triggers that the grammar may refuse. Those behind are text: each is looked for, and
+/// tried, from its beginning on.
+const MAX_REFUSED: usize = 64;
+
 /// A sampler that bans every token that its grammar does not allow.
 ///
 /// Tokens that end the generation are banned until the grammar accepts, and all others once nothing
@@ -309,7 +313,7 @@ impl Follower {
             true => Some(known),
             false => triggers.find(&self.text, known, from),
         };
-        if let Some(begin) = found {
+        if let Some(begin) = found.filter(|_| self.refused.len() < MAX_REFUSED) {
             if self.start(begin, token)? {
                 self.begin = Some((n_before, self.matcher.tokens().len()));
                 self.text.truncate(known);

@@ -17,16 +17,16 @@ use std::sync::Arc;
 const DEFAULT_LIMIT: u64 = 4096;
 
 /// Answer with the assistant's next message.
-pub(super) async fn answer(
-    Ready(app): Ready,
-    client: Client,
-    Body(mut body, _): Body,
-) -> Result<Response, ApiError> {
+pub(super) async fn answer(Ready(app): Ready, client: Client, mut body: Body) -> Result<Response, ApiError> {
     let shared = app.clone();
     let turn = blocking(move || {
         let request = read(&body)?;
         rename(&mut body);
-        Turn::read(&shared, &client, &body, request).map_err(|error| error.renamed("stop", "stop_sequences"))
+        let turn = Turn::read(&shared, &client, &body, request);
+        let mut turn = turn.map_err(|error| error.renamed("stop", "stop_sequences"))?;
+        // Blocks have no place for them.
+        turn.reading.generate.logprobs = None;
+        Ok(turn)
     })
     .await?;
     let answer = Answer {
@@ -53,7 +53,7 @@ pub(super) async fn answer(
 }
 
 /// Return the number of tokens of a conversation.
-pub(super) async fn count(Ready(app): Ready, Body(body, _): Body) -> Result<Json<Value>, ApiError> {
+pub(super) async fn count(Ready(app): Ready, body: Body) -> Result<Json<Value>, ApiError> {
     let prompt = blocking(move || render(&app, read(&body)?)).await?;
     Ok(Json(json!({"input_tokens": prompt.tokens.len()})))
 }

@@ -30,6 +30,8 @@ pub struct Prompt {
     pub generation_prompt: String,
     /// True if it ends within reasoning that the message to continue began.
     pub in_reasoning: bool,
+    /// True if it ends within the answer of the message to continue.
+    pub in_answer: bool,
 }
 
 /// Text with the byte ranges in which control tokens are recognised.
@@ -130,7 +132,7 @@ impl Template {
         let adds_prompt = request.add_generation_prompt || continued.is_some();
         let conversation = self.conversation(request, messages, is_thinking, vocab);
         let mut text = self.render(&conversation, adds_prompt)?;
-        let (mut generation_prompt, mut in_reasoning) = (String::new(), false);
+        let (mut generation_prompt, mut in_reasoning, mut in_answer) = (String::new(), false, false);
         if adds_prompt {
             if text.text.ends_with("<turn|>\n") && self.source().contains("<|turn>model") {
                 // Gemma 4's template leaves this out behind a message with calls and a text.
@@ -142,7 +144,7 @@ impl Template {
                 None => self.begin_answer(&generation_prompt, is_thinking),
                 Some((part, message)) => {
                     let (added, reasons) = self.continue_answer(&generation_prompt, part, message);
-                    in_reasoning = reasons;
+                    (in_reasoning, in_answer) = (reasons, !reasons);
                     added
                 }
             };
@@ -162,7 +164,7 @@ impl Template {
         let tokens = text.tokenize(vocab);
         let offsets = ends::offsets(&text.text, &text.untrusted(), messages);
         let message_ends = ends::token_counts(&text.text, &tokens, vocab, &offsets);
-        Ok(Prompt { text: text.text, tokens, message_ends, generation_prompt, in_reasoning })
+        Ok(Prompt { text: text.text, tokens, message_ends, generation_prompt, in_reasoning, in_answer })
     }
 
     /// Return the input of the template.

@@ -104,7 +104,7 @@ impl Turn {
         reading.generate.message_ends = core::mem::take(&mut prompt.message_ends);
         let token = control_token(app.vocab());
         reading.generate.shown = format.marker_tokens(&token).into_iter().map(Token).collect();
-        if let Some(constraint) = reading.constraint.clone() {
+        if let Some(constraint) = reading.constraint.clone().filter(|_| !prompt.in_answer) {
             let within = behind_reasoning(&constraint, &format, &options, &token)?;
             within.into_iter().for_each(|constraint| reading.constrain(app, constraint));
         }

@@ -10,6 +10,8 @@ pub(super) struct Lines {
     /// The number of spaces and tabs since the last line break; `None` before the first one, and
     /// behind the beginning of a line.
     indent: Option<usize>,
+    /// True behind the first line break.
+    has_line: bool,
 }
 
 impl Lines {
@@ -20,7 +22,8 @@ impl Lines {
             text.truncate(end);
             return true;
         }
-        request.line_time.is_some_and(|limit| elapsed >= limit) && text.contains('\n')
+        self.has_line |= text.contains('\n');
+        self.has_line && request.line_time.is_some_and(|limit| elapsed >= limit)
     }
 
     /// Return the place of the first character that stands less than `n_indent` spaces and tabs

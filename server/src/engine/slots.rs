@@ -6,7 +6,7 @@ use super::request::Tenant;
 use super::worker::{Worker, lacking};
 use crate::error::Error;
 use backstitch_models::adapter::AdapterSet;
-use backstitch_models::backstitch_kv::storage::disk::replace;
+use backstitch_models::backstitch_kv::storage::disk::{Readers, replace};
 use backstitch_models::llama_files::{Form, Options};
 use backstitch_models::{RestoreOptions, SeqId};
 use std::fs::File;
@@ -84,7 +84,8 @@ impl Worker {
             SlotLayout::Llama => {
                 let bytes = self.ctx.llama_seq_state_write(seq, Form::Sequence, &Options::default())?;
                 let bytes = with_server_list(bytes, n_tokens);
-                replace(path, |file| file.write_all(&bytes)).map_err(|error| Error::file(path, &error))?;
+                let written = replace(path, Readers::Owner, |file| file.write_all(&bytes));
+                written.map_err(|error| Error::file(path, &error))?;
                 bytes.len() as u64
             }
         };

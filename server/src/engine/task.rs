@@ -266,6 +266,7 @@ impl Task {
         }
         if vocab.is_eog(token) && !self.request.ignore_eos {
             self.text.show_all(&mut chunk.text);
+            self.lines.end(&mut chunk.text, &self.request, Duration::ZERO);
             chunk.logprobs = self.release(usize::MAX);
             chunk.tokens.clear();
             self.send(Event::Chunk(chunk));

@@ -99,7 +99,10 @@ impl Worker {
                 Ok(command) => self.take(command),
                 Err(_) => self.is_finishing = true,
             }
-        } else if can_wait && self.running.iter().all(|running| running.task.is_paused()) {
+        } else if can_wait
+            && (self.waiting.is_empty() || !self.running.is_empty())
+            && self.running.iter().all(|running| running.task.is_paused())
+        {
             match self.inbox.recv_timeout(PAUSE) {
                 Ok(command) => self.take(command),
                 Err(RecvTimeoutError::Timeout) => {}

@@ -265,7 +265,7 @@ impl Host {
         // The lock goes along: the load goes on if this client goes away, and nobody else should
         // load the model beside it.
         let load = move || {
-            // What a broken engine holds is given back before it is needed again.
+            // The memory of a broken engine's model is given back once nobody reads its answers.
             drop(app.take());
             let loaded = App::new((host.loader)()?, host.params.clone(), Some(host.adapters.clone()))?;
             host.is_broken.store(false, Ordering::Relaxed);

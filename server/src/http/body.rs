@@ -3,6 +3,7 @@
 use super::app::{Host, blocking};
 use super::error::{ApiError, ErrorKind};
 use axum::extract::{FromRequest, Request};
+use core::ops::{Deref, DerefMut};
 use http_body_util::{BodyExt, Limited};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -53,12 +54,28 @@ impl Drop for Charge {
 }
 
 /// The JSON object of a request. The type that the client states for it does not matter, as with
-/// llama-server; a missing body is an empty object. Its memory counts as used until it is dropped.
+/// llama-server; a missing body is an empty object. Its memory counts as used until it is dropped:
+/// handlers do so before they wait for the engine.
 #[derive(Debug)]
-pub struct Body(
-    pub Map<String, Value>,
-    #[expect(dead_code, reason = "gives the memory back when it is dropped")] pub(crate) Charge,
-);
+pub struct Body {
+    fields: Map<String, Value>,
+    #[expect(dead_code, reason = "gives the memory back when it is dropped")]
+    charge: Charge,
+}
+
+impl Deref for Body {
+    type Target = Map<String, Value>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.fields
+    }
+}
+
+impl DerefMut for Body {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.fields
+    }
+}
 
 impl FromRequest<Arc<Host>> for Body {
     type Rejection = ApiError;
@@ -70,7 +87,7 @@ impl FromRequest<Arc<Host>> for Body {
             LONG.. => blocking(move || parse(&bytes)).await?,
             _ => parse(&bytes)?,
         };
-        Ok(Body(fields, charge))
+        Ok(Body { fields, charge })
     }
 }
 

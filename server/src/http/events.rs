@@ -8,7 +8,7 @@ use backstitch_models::Token;
 use backstitch_models::session::{Finish, TokenLogprobs};
 use core::future::{Future, poll_fn};
 use core::pin::Pin;
-use core::task::{Context, Poll, ready};
+use core::task::{Context, Poll};
 use std::sync::Arc;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::Sleep;
@@ -58,6 +58,13 @@ impl Events {
     /// An error ends its request, one about time all of them.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<(usize, Result<Event, ApiError>)>> {
         let n = self.receivers.len();
+        // Also if events always wait, because the client reads more slowly than they come.
+        if self.receivers.iter().any(Option::is_some) && self.deadline.as_mut().poll(cx).is_ready() {
+            let late = self.receivers.iter().position(Option::is_some).unwrap_or(0);
+            self.receivers.fill_with(|| None);
+            let error = ApiError::new(ErrorKind::Timeout, "the request took longer than the server allows");
+            return Poll::Ready(Some((late, Err(error))));
+        }
         let mut is_any_left = false;
         for index in (self.first..n).chain(0..self.first.min(n)) {
             let Some(slot) = self.receivers.get_mut(index) else { continue };
@@ -75,14 +82,7 @@ impl Events {
             self.first = index + 1;
             return Poll::Ready(Some((index, event)));
         }
-        if !is_any_left {
-            return Poll::Ready(None);
-        }
-        ready!(self.deadline.as_mut().poll(cx));
-        let late = self.receivers.iter().position(Option::is_some).unwrap_or(0);
-        self.receivers.fill_with(|| None);
-        let error = ApiError::new(ErrorKind::Timeout, "the request took longer than the server allows");
-        Poll::Ready(Some((late, Err(error))))
+        if is_any_left { Poll::Pending } else { Poll::Ready(None) }
     }
 
     /// Return the next event, as [`Events::poll_next`].

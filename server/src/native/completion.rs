@@ -16,11 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Complete one or more prompts.
-pub(super) async fn complete(
-    Ready(app): Ready,
-    client: Client,
-    Body(body, _): Body,
-) -> Result<Response, ApiError> {
+pub(super) async fn complete(Ready(app): Ready, client: Client, body: Body) -> Result<Response, ApiError> {
     answer(app, client, body, |app, fields| read_prompts(app, fields, "prompt")).await
 }
 
@@ -28,7 +24,7 @@ pub(super) async fn complete(
 pub(super) async fn answer(
     app: Arc<App>,
     client: Client,
-    body: Map<String, Value>,
+    body: Body,
     read: impl FnOnce(&App, Fields<'_>) -> Result<Vec<Vec<Token>>, ApiError> + Send + 'static,
 ) -> Result<Response, ApiError> {
     let shared = app.clone();

@@ -11,7 +11,7 @@ use backstitch_models::{Norm, Pooling, Token, normalize};
 const MAX_NUMBERS: usize = 1 << 25;
 
 /// Return the embeddings of texts, each with all of its rows.
-pub(super) async fn embeddings(Ready(app): Ready, Body(body, _): Body) -> Result<Response, ApiError> {
+pub(super) async fn embeddings(Ready(app): Ready, body: Body) -> Result<Response, ApiError> {
     let fields = Fields::new(&body);
     let name = fields.first(&["input", "content"]).ok_or_else(|| ApiError::missing("content"))?;
     let norm = read_norm(fields)?;

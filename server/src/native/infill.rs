@@ -38,11 +38,7 @@ impl Marks {
 
 /// Complete the text between `input_prefix` and `input_suffix`; `prompt` is its beginning, and
 /// `input_extra` has files that the model should know.
-pub(super) async fn infill(
-    Ready(app): Ready,
-    client: Client,
-    Body(body, _): Body,
-) -> Result<Response, ApiError> {
+pub(super) async fn infill(Ready(app): Ready, client: Client, body: Body) -> Result<Response, ApiError> {
     answer(app, client, body, |app, fields| {
         let text = |name: &str| fields.str(name)?.ok_or_else(|| ApiError::missing(name));
         let (prefix, suffix) = (text("input_prefix")?, text("input_suffix")?);

@@ -15,7 +15,7 @@ const MAX_DOCUMENTS: usize = 4096;
 ///
 /// Jina's shape has `documents` and answers with `results`; that of text-embeddings-inference has
 /// `texts` and answers with a list.
-pub(super) async fn rerank(Ready(app): Ready, Body(body, _): Body) -> Result<Json<Value>, ApiError> {
+pub(super) async fn rerank(Ready(app): Ready, body: Body) -> Result<Json<Value>, ApiError> {
     let shared = app.clone();
     let Ranking { inputs, top_n, is_tei, texts } =
         blocking(move || Ranking::read(&shared, Fields::new(&body))).await?;

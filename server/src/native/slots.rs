@@ -71,7 +71,7 @@ pub(super) async fn act(
     client: Client,
     id: Result<Path<String>, PathRejection>,
     query: Result<Query<HashMap<String, String>>, QueryRejection>,
-    Body(body, _): Body,
+    body: Body,
 ) -> Result<Json<Value>, ApiError> {
     let (Path(id), Query(query)) = (id?, query?);
     let Ok(slot) = id.parse::<usize>() else { return Err(ApiError::invalid("Invalid slot ID")) };

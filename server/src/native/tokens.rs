@@ -17,7 +17,7 @@ use std::sync::Arc;
 const MAX_TOKENS: usize = 1 << 20;
 
 /// Return the tokens of a text, of a list of texts and tokens, or of a conversation.
-pub(super) async fn tokenize(Ready(app): Ready, Body(body, _): Body) -> Result<Response, ApiError> {
+pub(super) async fn tokenize(Ready(app): Ready, body: Body) -> Result<Response, ApiError> {
     let text = blocking(move || {
         let fields = Fields::new(&body);
         let tokens = match fields.first(&["content", "prompt", "messages"]) {
@@ -90,7 +90,7 @@ pub(super) async fn info(State(host): State<Arc<Host>>) -> Json<Value> {
 }
 
 /// Return the text of tokens.
-pub(super) async fn detokenize(Ready(app): Ready, Body(body, _): Body) -> Result<Json<Value>, ApiError> {
+pub(super) async fn detokenize(Ready(app): Ready, body: Body) -> Result<Json<Value>, ApiError> {
     let items = Fields::new(&body).array("tokens")?.unwrap_or_default();
     if items.len() > MAX_TOKENS {
         return Err(ApiError::field("tokens", "a list of at most 1048576 tokens"));

@@ -16,27 +16,28 @@ use std::sync::Arc;
 
 /// The most likeliest tokens beside each token.
 const MAX_TOP: u64 = 1000;
-/// The number of likeliest tokens if the request does not say, as with llama-server.
+/// The number of likeliest tokens if the request does not say, as with llama-server; fewer if the
+/// answer can be so long that they would be too many.
 const DEFAULT_TOP: usize = 20;
 
 /// Answer with the assistant's next message.
-pub(super) async fn complete(
-    Ready(app): Ready,
-    client: Client,
-    Body(body, _): Body,
-) -> Result<Response, ApiError> {
+pub(super) async fn complete(Ready(app): Ready, client: Client, body: Body) -> Result<Response, ApiError> {
     let shared = app.clone();
     let (body, mut turn) = blocking(move || {
         let turn = Turn::read(&shared, &client, &body, Request::from_chat(&body)?)?;
         Ok((body, turn))
     })
     .await?;
-    if let Some(n) = read_top(Fields::new(&body))? {
-        turn.reading.generate.logprobs = Some(n);
-        let n_tokens = turn.reading.generate.prompt.len();
-        turn.reading.bound_listed(&app, Fields::new(&body), 1, n_tokens)?;
+    if let Some(top) = read_top(Fields::new(&body))? {
+        turn.reading.generate.logprobs = Some(top.unwrap_or(DEFAULT_TOP));
+        if top.is_none() {
+            turn.reading.lower_listed(&app);
+        }
     }
+    let n_tokens = turn.reading.generate.prompt.len();
+    turn.reading.bound_listed(&app, Fields::new(&body), 1, n_tokens)?;
     let shape = read_shape(&app, &turn, Fields::new(&body))?;
+    drop(body);
     let choices: Vec<Choice> = (0..turn.reading.n).map(|index| Choice::new(index, &turn)).collect();
     let is_stream = turn.reading.stream;
     let events = Events::start(&app, turn.reading.requests(&app, Vec::new()))?;
@@ -49,19 +50,20 @@ pub(super) async fn complete(
 }
 
 /// Return the number of tokens of a conversation.
-pub(super) async fn count(Ready(app): Ready, Body(body, _): Body) -> Result<Json<Value>, ApiError> {
+pub(super) async fn count(Ready(app): Ready, body: Body) -> Result<Json<Value>, ApiError> {
     let prompt = blocking(move || render(&app, Request::from_chat(&body)?)).await?;
     Ok(Json(json!({"object": "response.input_tokens", "input_tokens": prompt.tokens.len()})))
 }
 
 /// Return the text of a conversation.
-pub(super) async fn apply_template(Ready(app): Ready, Body(body, _): Body) -> Result<Json<Value>, ApiError> {
+pub(super) async fn apply_template(Ready(app): Ready, body: Body) -> Result<Json<Value>, ApiError> {
     let prompt = blocking(move || render(&app, Request::from_chat(&body)?)).await?;
     Ok(Json(json!({"prompt": prompt.text})))
 }
 
-/// Read the number of likeliest tokens to tell beside each token; `None` for no log-probabilities.
-fn read_top(fields: Fields<'_>) -> Result<Option<usize>, ApiError> {
+/// Read the number of likeliest tokens to tell beside each token, `None` if that is open; `None`
+/// for no log-probabilities.
+fn read_top(fields: Fields<'_>) -> Result<Option<Option<usize>>, ApiError> {
     let top = fields.u64("top_logprobs")?;
     match fields.get("logprobs").map(Value::as_bool) {
         None | Some(Some(false)) if top.is_some() => {
@@ -70,7 +72,7 @@ fn read_top(fields: Fields<'_>) -> Result<Option<usize>, ApiError> {
         None | Some(Some(false)) => Ok(None),
         Some(Some(true)) => match top {
             Some(n) if n > MAX_TOP => Err(ApiError::field("top_logprobs", "a whole number from 0 to 1000")),
-            n => Ok(Some(n.map_or(DEFAULT_TOP, |n| n as usize))),
+            n => Ok(Some(n.map(|n| n as usize))),
         },
         Some(None) => Err(ApiError::field("logprobs", "true or false")),
     }
@@ -192,8 +194,8 @@ mod tests {
         let read = |body: Value| read_top(Fields::new(body.as_object().unwrap()));
         assert_eq!(read(json!({})).unwrap(), None);
         assert_eq!(read(json!({"logprobs": false})).unwrap(), None);
-        assert_eq!(read(json!({"logprobs": true})).unwrap(), Some(20));
-        assert_eq!(read(json!({"logprobs": true, "top_logprobs": 0})).unwrap(), Some(0));
+        assert_eq!(read(json!({"logprobs": true})).unwrap(), Some(None));
+        assert_eq!(read(json!({"logprobs": true, "top_logprobs": 0})).unwrap(), Some(Some(0)));
         assert!(read(json!({"top_logprobs": 2})).is_err());
         assert!(read(json!({"logprobs": 2})).is_err());
         assert!(read(json!({"logprobs": true, "top_logprobs": 1001})).is_err());

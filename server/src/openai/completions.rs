@@ -21,11 +21,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Complete one or more prompts.
-pub(super) async fn complete(
-    Ready(app): Ready,
-    client: Client,
-    Body(body, _): Body,
-) -> Result<Response, ApiError> {
+pub(super) async fn complete(Ready(app): Ready, client: Client, body: Body) -> Result<Response, ApiError> {
     let shared = app.clone();
     let Work { requests, shape, answers, is_stream } =
         blocking(move || Work::read(&shared, &client, Fields::new(&body))).await?;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Return the embeddings of texts, one vector each.
-pub(super) async fn embed(Ready(app): Ready, Body(body, _): Body) -> Result<Json<Value>, ApiError> {
+pub(super) async fn embed(Ready(app): Ready, body: Body) -> Result<Json<Value>, ApiError> {
     let fields = Fields::new(&body);
     let name = fields.first(&["input", "content"]).ok_or_else(|| ApiError::missing("input"))?;
     let is_base64 = match fields.str("encoding_format")? {

@@ -32,11 +32,7 @@ const REPEATED: [Repeated; 9] = [
 ];
 
 /// Answer to an input.
-pub(super) async fn respond(
-    Ready(app): Ready,
-    client: Client,
-    Body(mut body, _): Body,
-) -> Result<Response, ApiError> {
+pub(super) async fn respond(Ready(app): Ready, client: Client, mut body: Body) -> Result<Response, ApiError> {
     if let Some(limit) = body.get("max_output_tokens").cloned() {
         body.insert("max_tokens".into(), limit);
     }
@@ -44,12 +40,15 @@ pub(super) async fn respond(
     N_ANSWERS.iter().for_each(|name| drop(body.remove(*name)));
     let shared = app.clone();
     let (body, turn) = blocking(move || {
-        let turn = Turn::read(&shared, &client, &body, Request::from_responses(&body)?)
+        let mut turn = Turn::read(&shared, &client, &body, Request::from_responses(&body)?)
             .map_err(|error| error.renamed("max_tokens", "max_output_tokens"))?;
+        // Items have no place for them.
+        turn.reading.generate.logprobs = None;
         Ok((body, turn))
     })
     .await?;
     let answer = Answer::new(&app, &body, &turn);
+    drop(body);
     let is_stream = turn.reading.stream;
     let events = Events::start(&app, turn.reading.requests(&app, Vec::new()))?;
     if is_stream {
@@ -62,7 +61,7 @@ pub(super) async fn respond(
 }
 
 /// Return the number of tokens of an input.
-pub(super) async fn count(Ready(app): Ready, Body(body, _): Body) -> Result<Json<Value>, ApiError> {
+pub(super) async fn count(Ready(app): Ready, body: Body) -> Result<Json<Value>, ApiError> {
     let prompt = blocking(move || render(&app, Request::from_responses(&body)?)).await?;
     Ok(Json(json!({"object": "response.input_tokens", "input_tokens": prompt.tokens.len()})))
 }

@@ -153,7 +153,7 @@ impl Reading {
         let of_prompts = self.generate.prompt_logprobs.unwrap_or(0);
         let n_scored = n_prompt_tokens.saturating_mul(self.n).saturating_mul(of_prompts);
         let a_token = self.generate.logprobs.unwrap_or(0).saturating_mul(self.n).saturating_mul(n_prompts);
-        let most = self.generate.limit.unwrap_or(usize::MAX).min(app.summary().n_ctx as usize);
+        let most = self.most_tokens(app);
         let n_free = MAX_LISTED.saturating_sub(n_scored);
         let is_free = self.stream || a_token.saturating_mul(most) <= n_free;
         let is_given = fields.first(&LIMIT_NAMES).is_some() && self.generate.limit.is_some();
@@ -167,6 +167,18 @@ impl Reading {
             self.generate.limit = n_free.checked_div(a_token);
         }
         Ok(())
+    }
+
+    /// List no more likeliest tokens beside each token than fit the longest answers together.
+    pub fn lower_listed(&mut self, app: &App) {
+        let n_tokens = self.most_tokens(app).saturating_mul(self.n).max(1);
+        let fits = if self.stream { usize::MAX } else { MAX_LISTED / n_tokens };
+        self.generate.logprobs = self.generate.logprobs.map(|n| n.min(fits));
+    }
+
+    /// Return the most tokens that an answer can have.
+    fn most_tokens(&self, app: &App) -> usize {
+        self.generate.limit.unwrap_or(usize::MAX).min(app.summary().n_ctx as usize)
     }
 
     /// Return the samplers of answer `index` to a prompt.

@@ -130,13 +130,17 @@ impl Template {
 
     /// Return the control tokens around reasoning.
     pub fn markers(&self, vocab: &Vocab) -> Vec<Token> {
-        let around = self.format.reasoning().map(|(open, close)| [open, close]);
-        let mut markers: Vec<&str> = around.into_iter().flatten().collect();
-        // Where reasoning is a message of its own, all of its header is needed to see that.
-        if markers.iter().any(|marker| marker.contains("<|message|>")) {
-            markers = self.format.markers();
+        let hidden = |text: &str| vocab.find(text.as_bytes()).filter(|token| vocab.is_hidden(*token));
+        let Some((open, close)) = self.format.reasoning() else { return Vec::new() };
+        // Where reasoning is a message of its own, all tokens of its headers are needed to see it.
+        let is_message = open.contains("<|message|>") || close == "<|end|>";
+        match [open, close].map(hidden) {
+            [Some(open), Some(close)] if !is_message => vec![open, close],
+            _ => {
+                let tokens = self.format.marker_tokens(&|text| hidden(text).map(|token| token.0));
+                tokens.into_iter().map(Token).collect()
+            }
         }
-        markers.into_iter().filter_map(|marker| vocab.find(marker.as_bytes())).collect()
     }
 }
 
@@ -171,6 +175,7 @@ fn source(wanted: &str) -> Result<String, Error> {
 mod tests {
     use super::*;
     use backstitch_models::chat::{Conversation, Message};
+    use backstitch_models::vocab::VocabSource;
 
     fn model() -> Model {
         Model::from_bytes(crate::embedded::GGUF).unwrap()
@@ -188,6 +193,35 @@ mod tests {
             assert!(at("be brief") < at("hello") && at("hello") < at("hi") && at("hi") < at("bye"), "{text}");
             assert!(!text.as_str().ends_with("bye"), "{text}");
         }
+    }
+
+    #[test]
+    fn the_control_tokens_around_reasoning_are_kept() {
+        let control =
+            ["<|think|>", "<|end|>", "<|begin|>", "<|content|>", "[THINK]", "[/THINK]", "[TOOL_CALLS]"];
+        let tokens = [&control[..], &["a"]].concat();
+        let types = [vec![3; control.len()], vec![1]].concat();
+        let vocab =
+            Vocab::new(&VocabSource { model: "gpt2", tokens: &tokens, types, ..VocabSource::default() });
+        let vocab = vocab.unwrap();
+        let kept = |source: &str| {
+            let mut ids: Vec<u32> = Template::of_source(source.into(), &vocab)
+                .unwrap()
+                .markers(&vocab)
+                .iter()
+                .map(|t| t.0)
+                .collect();
+            ids.sort_unstable();
+            ids.dedup();
+            ids
+        };
+        assert_eq!(kept("[THINK] [TOOL_CALLS]"), [4, 5]);
+        // Here reasoning is a message of its own, with a header behind it.
+        assert_eq!(
+            kept("<|think|> <|end|> <|begin|>assistant<|content|> <|tool_call:begin|><|tool_call:args|>"),
+            [0, 1, 2, 3]
+        );
+        assert!(kept("{{ messages }}").is_empty());
     }
 
     #[test]

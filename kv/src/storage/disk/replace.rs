@@ -31,7 +31,7 @@ impl Write for NewFile {
     }
 }
 
-/// Write a new file, for its owner alone, in place of what is at `path`: it holds the old bytes or
+/// Write a new file, for these readers, in place of what is at `path`: it holds the old bytes or
 /// the new ones, whatever happens. `write` gets an empty file beside it, which is synced and takes
 /// the name over, be it that of a link or a device; [`Disk::find`] follows links and refuses the
 /// rest. On an error nothing is left beside it, and what was there is as it was, or the new file if
@@ -43,23 +43,24 @@ impl Write for NewFile {
 ///
 /// # Example
 /// ```
-/// use backstitch_kv::storage::disk::replace;
+/// use backstitch_kv::storage::disk::{Readers, replace};
 /// use std::io::{Error, Write};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("a.txt");
 /// std::fs::write(&path, b"old")?;
-/// replace(&path, |file| file.write_all(b"new"))?;
-/// replace(&path, |_| Err(Error::other("nothing to say"))).unwrap_err();
+/// replace(&path, Readers::Owner, |file| file.write_all(b"new"))?;
+/// replace(&path, Readers::Owner, |_| Err(Error::other("nothing to say"))).unwrap_err();
 /// assert_eq!(std::fs::read(&path)?, b"new");
 /// # Ok::<(), Error>(())
 /// ```
 pub fn replace<E: From<io::Error>>(
     path: impl AsRef<Path>,
+    readers: Readers,
     write: impl FnOnce(&mut NewFile) -> Result<(), E>,
 ) -> Result<(), E> {
     let path = path.as_ref();
-    let (file, temp) = create_beside(path, Readers::Owner)?;
+    let (file, temp) = create_beside(path, readers)?;
     let mut new = NewFile { file, len: 0 };
     let written = write(&mut new).and_then(|()| {
         new.file.sync_all()?;

@@ -75,6 +75,7 @@ impl Writer<'_> {
         for (name, schema) in tool.parameters() {
             let value = self.value(schema, &format!("{space}</{name}>"), "");
             let element = format!("{} {value}", self.literal(&format!("{space}<{name}>")));
+            let element = self.rule("", &element);
             if tool.requires(name) { required.push(element) } else { optional.push(element) }
         }
         self.arranged(required, optional, None)

@@ -291,12 +291,13 @@ impl Worker {
             Ok(false) => {}
             Err(error) => return self.fail_all(error),
         }
-        let last = (0..self.running.len()).min_by_key(|&i| {
-            let task = self.running.get(i).map(|running| &running.task)?;
-            let n_running = std::cmp::Reverse(self.n_running(task.owner()));
-            Some((n_running, task.request.priority, std::cmp::Reverse(task.id)))
-        });
-        let Some(index) = last else { return };
+        let tasks = || self.running.iter().map(|running| &running.task).enumerate();
+        // Priorities order the requests of one client, the one of whom most are evaluated.
+        let busiest = tasks().max_by_key(|(_, task)| (self.n_running(task.owner()), task.id));
+        let Some(owner) = busiest.map(|(_, task)| task.owner()) else { return };
+        let of_owner = tasks().filter(|(_, task)| task.owner() == owner);
+        let last = of_owner.min_by_key(|(_, task)| (task.request.priority, std::cmp::Reverse(task.id)));
+        let Some((index, _)) = last else { return };
         if self.running.len() == 1 {
             let is_prompting = self.running.iter().any(|running| running.task.is_prompting());
             let result = if is_prompting { Err(error.into()) } else { Ok(Finish::ContextFull) };

@@ -41,7 +41,7 @@ fn a_file_is_replaced_as_a_whole_or_not_at_all_and_a_link_is_not_followed() {
     fs::write(at("file"), b"old").unwrap();
     symlink("file", at("link")).unwrap();
     let before = names(folder.path());
-    let failed = replace(at("file"), |file| {
+    let failed = replace(at("file"), Readers::Owner, |file| {
         file.write_all(b"half")?;
         // A saver at the same path takes what this looks like for what a killed process left.
         let swept = temp_front(&at("file"));
@@ -51,7 +51,7 @@ fn a_file_is_replaced_as_a_whole_or_not_at_all_and_a_link_is_not_followed() {
     });
     assert_eq!(failed.unwrap_err().kind(), ErrorKind::StorageFull);
     assert_eq!(fs::read(at("file")).unwrap(), b"old");
-    replace(at("link"), |file| file.write_all(b"new")).unwrap();
+    replace(at("link"), Readers::Owner, |file| file.write_all(b"new")).unwrap();
     assert_eq!(fs::read(at("file")).unwrap(), b"old");
     let link = fs::symlink_metadata(at("link")).unwrap();
     assert!(link.is_file() && link.permissions().mode() & 0o777 == 0o600);
@@ -67,10 +67,10 @@ fn what_killed_writers_left_goes_and_what_others_write_stays() {
     let (living, path) = create_beside(&at("a"), Readers::Usual).unwrap();
     fs::write(&left, b"half").unwrap();
     others.iter().for_each(|name| fs::write(at(name), b"").unwrap());
-    replace(at("a"), |file| file.write_all(b"new")).unwrap();
+    replace(at("a"), Readers::Owner, |file| file.write_all(b"new")).unwrap();
     assert!(!left.exists() && path.exists() && others.iter().all(|name| at(name).exists()));
     drop(living);
-    replace(at("a"), |file| file.write_all(b"newer")).unwrap();
+    replace(at("a"), Readers::Usual, |file| file.write_all(b"newer")).unwrap();
     assert!(!path.exists());
     assert_eq!(names(folder.path()).len(), 3);
 }
