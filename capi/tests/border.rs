@@ -390,6 +390,32 @@ fn only_evaluations_are_aborted_and_by_their_own_thread() {
     context::llama_free(ctx);
 }
 
+/// A context to evaluate something with when another one asks for the first time.
+struct Elsewhere {
+    ctx: Handle,
+    n: AtomicUsize,
+}
+
+extern "C" fn evaluates_elsewhere(data: *mut c_void) -> bool {
+    // SAFETY: the test below hands over its `Elsewhere`, which outlives the context.
+    let elsewhere = unsafe { &*data.cast::<Elsewhere>() };
+    if elsewhere.n.fetch_add(1, Ordering::Relaxed) == 0 {
+        assert_eq!(decode_tokens(elsewhere.ctx, &mut [1]), 0, "{}", last_error());
+    }
+    false
+}
+
+#[test]
+fn a_callback_that_evaluates_elsewhere_is_asked_again() {
+    let ((_, ctx), (_, other)) = (open(), open());
+    let mut elsewhere = Elsewhere { ctx: other, n: AtomicUsize::new(0) };
+    context::llama_set_abort_callback(ctx, Some(evaluates_elsewhere), (&raw mut elsewhere).cast());
+    assert_eq!(decode_tokens(ctx, &mut [1, 2, 3]), 0, "{}", last_error());
+    assert!(elsewhere.n.load(Ordering::Relaxed) > 1);
+    context::llama_free(ctx);
+    context::llama_free(other);
+}
+
 /// Leave candidates of the sampler's own in the array, of which the second is chosen.
 extern "C" fn replace(sampler: *mut Sampler, array: Out<TokenDataArray>) {
     // SAFETY: the sampler of the test below is alive, and knows itself by its candidates.

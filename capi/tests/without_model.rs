@@ -222,7 +222,8 @@ extern "C" fn reset(sampler: *mut Sampler) {
 
 extern "C" fn copy(sampler: *const Sampler) -> *mut Sampler {
     let copy = Box::into_raw(Box::new(data(sampler).clone()));
-    llama_sampler_init(&raw const INTERFACE, copy.cast()).0
+    // SAFETY: the library calls this with a sampler that is alive.
+    llama_sampler_init(unsafe { (*sampler).iface }, copy.cast()).0
 }
 
 extern "C" fn free(sampler: *mut Sampler) {
