@@ -204,7 +204,7 @@ impl Stored for Block {
 
     fn put(&self, out: &mut Vec<u8>) {
         self.live.put(out);
-        let base = |cell: usize| self.pos[cell].0 - cell as i32;
+        let base = |cell: usize| self.pos[cell].0.wrapping_sub(cell as i32);
         let first = cells_of(self.live).next().map_or(0, base);
         let listed = cells_of(self.live).any(|cell| base(cell) != first);
         listed.put(out);
