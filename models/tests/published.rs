@@ -282,6 +282,27 @@ fn shared_experts_have_gate_and_up_in_one_tensor() {
     assert_bits("fused", &outputs(&file.model().unwrap()), &golden("ernie4_5_moe"));
 }
 
+/// For each head of keys its query and key, and the values and output gates of those that use them.
+#[test]
+fn first_files_of_qwen3next_have_one_matrix_for_the_recurrence() {
+    let mut file = File::golden("qwen3next");
+    let ssm = file.model().unwrap().hparams().ssm.unwrap();
+    let gates = file.names("attn_gate.weight");
+    assert!(!gates.is_empty());
+    for name in gates {
+        let (shape, gate) = file.take(&name);
+        let (n_gate, width) = (shape[0], shape[1]);
+        let (shape, qkv) = file.take(&name.replace("attn_gate", "attn_qkv"));
+        let (n_k, n_v) = (ssm.d_state * width, ssm.d_inner / ssm.n_group * width);
+        let (q, kv) = qkv.split_at(n_k * ssm.n_group);
+        let (k, v) = kv.split_at(n_k * ssm.n_group);
+        let heads = q.chunks(n_k).zip(k.chunks(n_k)).zip(v.chunks(n_v).zip(gate.chunks(n_v)));
+        let mixed = heads.flat_map(|((q, k), (v, z))| [q, k, v, z].concat()).collect();
+        file.put(&name.replace("attn_gate", "ssm_in"), &[shape[0] + n_gate, width], mixed);
+    }
+    assert_bits("mixed", &outputs(&file.model().unwrap()), &golden("qwen3next"));
+}
+
 /// Layers of Nemotron 3 Puzzle have experts of different widths, and use different numbers of them.
 #[test]
 fn experts_have_the_numbers_of_their_layer() {

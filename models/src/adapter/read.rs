@@ -77,7 +77,12 @@ fn uses(graph: &Graph) -> Vec<Use> {
                 Kind::Embed { .. } if *known == Use::Other => *known = Use::Fixed,
                 Kind::Embed { .. } => {}
                 // Embeddings that are the head's matrix too are changed as embeddings alone.
-                _ if is_matrix && *known != Use::Table => *known = Use::Product,
+                Kind::MatMul { .. } | Kind::MatMulHeads { .. } | Kind::Experts(_) | Kind::Logits { .. }
+                    if is_matrix && *known != Use::Table =>
+                {
+                    *known = Use::Product;
+                }
+                // Adapters of what no arm names are refused, because the runner would not add them.
                 _ => {}
             }
         }

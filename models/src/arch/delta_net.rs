@@ -19,10 +19,11 @@ use crate::{
 /// One of so many layers attends, unless the file says otherwise.
 const ATTENTION_INTERVAL: usize = 4;
 
-/// Learning rate and decay of each head, before their functions.
-pub(super) struct Gates {
-    pub(super) beta: Value,
-    pub(super) alpha: Value,
+/// The inputs of the rule: queries, keys and values, learning rate and decay of each head before
+/// their functions, and the gate of its output.
+pub(super) struct Inputs {
+    pub(super) delta: DeltaInputs,
+    pub(super) z: Value,
 }
 
 /// The choices of the family, but for the mixer.
@@ -57,6 +58,11 @@ fn attention(b: &mut Builder<'_, '_>, spec: AttentionSpec<'_>, x: Value) -> Resu
     Ok(b.gate(Activation::Sigmoid, gate, y))
 }
 
+/// Return queries, keys and values, and the gate of the output, from a matrix each.
+pub(super) fn qkv_and_gate(b: &mut Builder<'_, '_>, ssm: &Ssm, x: Value) -> Result<[Value; 2], Error> {
+    b.linears(x, [Linear::new("attn_qkv", ssm.n_channels()), Linear::new("attn_gate", ssm.d_inner)])
+}
+
 /// Return the gated delta rule up to, not including, its output projection, and the name of that.
 /// A head of values uses a head of queries and keys by `sharing`.
 pub(super) fn mixer(
@@ -64,13 +70,11 @@ pub(super) fn mixer(
     h: &Hparams,
     x: Value,
     sharing: Sharing,
-    gates: fn(&mut Builder<'_, '_>, &Ssm, Value) -> Result<Gates, Error>,
+    inputs: fn(&mut Builder<'_, '_>, &Ssm, Value) -> Result<Inputs, Error>,
 ) -> Result<(Value, &'static str), Error> {
     let ssm = h.ssm_heads()?;
-    let linears = [Linear::new("attn_qkv", ssm.n_channels()), Linear::new("attn_gate", ssm.d_inner)];
-    let [qkv, z] = b.linears(x, linears)?;
-    let Gates { beta, alpha } = gates(b, &ssm, x)?;
-    let qkv = b.conv(qkv, "ssm_conv1d", ssm.d_conv, true)?;
+    let Inputs { mut delta, z } = inputs(b, &ssm, x)?;
+    delta.qkv = b.conv(delta.qkv, "ssm_conv1d", ssm.d_conv, true)?;
     let sizes = DeltaSizes {
         n_head: ssm.dt_rank,
         n_head_k: ssm.n_group,
@@ -79,7 +83,7 @@ pub(super) fn mixer(
         d_v: ssm.d_inner / ssm.dt_rank,
         eps: h.norm_rms_eps,
     };
-    let y = b.delta(DeltaInputs { qkv, beta, alpha }, sizes)?;
+    let y = b.delta(delta, sizes)?;
     b.norm_in_place(y, Norm::heads("ssm_norm", h.norm_rms_eps, sizes.d_v))?;
     Ok((b.gate(Activation::Silu, z, y), "ssm_out"))
 }
