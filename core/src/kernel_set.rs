@@ -360,7 +360,7 @@ impl KernelSet {
     }
 
     /// Return the fastest set; with `std`, the set that the environment variable `BACKSTITCH_ISA`
-    /// names, if it is set at the first call.
+    /// names, if it is set, and not empty, at the first call.
     ///
     /// # Errors
     /// [`SetUnavailable`] if the variable names no set that can be had: never a silent fallback.
@@ -369,7 +369,8 @@ impl KernelSet {
         {
             static CHOSEN: std::sync::OnceLock<Result<&KernelSet, SetUnavailable>> =
                 std::sync::OnceLock::new();
-            let choose = || match std::env::var_os("BACKSTITCH_ISA") {
+            let stated = std::env::var_os("BACKSTITCH_ISA").filter(|name| !name.is_empty());
+            let choose = || match stated {
                 // This happens once, so that what is leaked does not grow.
                 Some(name) => Self::named(&name.to_string_lossy()).map_err(|_| SetUnavailable {
                     variable: Some(name.to_string_lossy().into_owned().leak()),

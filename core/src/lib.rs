@@ -25,6 +25,13 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// Cells, panels and files hold numbers as they lie in memory, the lowest byte first.
+#[cfg(not(target_endian = "little"))]
+compile_error!("backstitch needs a little-endian processor");
+// Workers claim jobs, and models are shared by counted references.
+#[cfg(not(all(target_has_atomic = "32", target_has_atomic = "ptr")))]
+compile_error!("backstitch needs atomic compare-and-swap; of the Cortex-M processors, M3 and later have it");
+
 #[cfg(all(test, not(feature = "std")))]
 extern crate std;
 
@@ -40,7 +47,7 @@ mod format;
 pub mod isa;
 pub mod kernel_set;
 mod kernels;
-pub mod math;
+mod math;
 pub mod matmul;
 pub mod packed;
 pub mod pool;

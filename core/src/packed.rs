@@ -64,9 +64,8 @@
 //! first. The last section and the last unit have zeros in the places of scales and heads that they
 //! lack, and nothing in those of elements. Floats are padded with zeros to 64 bytes.
 //!
-//! Numbers are in the machine's byte order when a model is loaded. Where it is little-endian these
-//! bytes are also the content of packed files: `docs/packed-format.md` has their version, which a
-//! change to this table raises.
+//! Numbers begin with their lowest byte. These bytes are also the content of packed files:
+//! `docs/packed-format.md` has their version, which a change to this table raises.
 
 mod kind;
 mod pack;
@@ -182,7 +181,7 @@ impl<'a> Packed<'a> {
             return Err(Error::Length {
                 what: "rows of packed weights",
                 found: self.n_rows,
-                wanted: row + 1,
+                wanted: row.saturating_add(1),
             });
         }
         let panel = self.panels(row / PANEL * PANEL..row + 1);

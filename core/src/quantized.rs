@@ -97,7 +97,7 @@ impl<'a> Quantized<'a> {
             return Err(Error::Length { what: "decoded row", found, wanted });
         }
         if token >= self.n_tokens {
-            let (found, wanted) = (self.n_tokens, token + 1);
+            let (found, wanted) = (self.n_tokens, token.saturating_add(1));
             return Err(Error::Length { what: "rows of activations", found, wanted });
         }
         let n_blocks = self.n_cols / BLOCK;

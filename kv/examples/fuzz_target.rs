@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! #![no_main]
-//! libfuzzer_sys::fuzz_target!(|bytes: &[u8]| run(bytes));
+//! libfuzzer_sys::fuzz_target!(|bytes: &[u8]| { run(bytes); });
 //! ```
 //!
 //! Here a few programs stand in for the fuzzer:

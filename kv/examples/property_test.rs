@@ -7,9 +7,8 @@
 //! [`Engine`](backstitch_kv::testing::programs::Engine) for it, and use it in place of `Blocks`:
 //!
 //! ```text
-//! [dev-dependencies]
-//! backstitch-kv = { version = "0.1", features = ["proptest"] }
-//! proptest = "1"
+//! cargo add --dev backstitch-kv --features proptest
+//! cargo add --dev backstitch-core proptest
 //! ```
 //!
 //! In a test, the body of `main` belongs in a function with `#[test]`.

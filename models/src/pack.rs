@@ -18,9 +18,6 @@ use backstitch_core::{PackedType, Pool};
 use backstitch_kv::arena::Arena;
 use core::ops::Range;
 
-// Packed numbers are in this machine's order; the format's is the lowest byte first.
-const _: () = assert!(cfg!(target_endian = "little"), "packed files need a little-endian machine");
-
 /// The matrices of a model in panels, ready to be written as a packed file.
 ///
 /// A tensor is packed if the model uses it as a matrix alone. All other tensors and the metadata

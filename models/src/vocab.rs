@@ -186,7 +186,7 @@ pub struct Vocab {
     specials: Specials,
     /// The index of all special tokens.
     all_specials: Partition,
-    /// The index of user-defined tokens.
+    /// The index of user-defined tokens that do not steer the model.
     user_defined: Partition,
     tokenizer: Tokenizer,
     add_bos: bool,
@@ -268,7 +268,8 @@ impl Vocab {
     ///
     /// Control tokens that are written out in the text become those tokens if all their bytes lie
     /// in one of the ranges `trusted`; elsewhere they are ordinary text. User-defined tokens are
-    /// found everywhere. Otherwise the ranges do not affect the tokens. They are byte offsets in
+    /// found everywhere, unless they end texts, fill in the middle or structure messages, as
+    /// `<|start|>` of gpt-oss does, which is written out like text. Otherwise the ranges do not affect the tokens. They are byte offsets in
     /// ascending order that do not overlap.
     ///
     /// The cost is that of [`tokenize`](Self::tokenize).

@@ -84,6 +84,28 @@ fn after_whatever_happened_to_them_sequences_have_their_logits() {
 }
 
 #[test]
+fn a_pin_that_goes_leaves_those_of_other_sequences_their_logits() {
+    for name in ["mamba2", "gemma3", "qwen35"] {
+        let model = model(name);
+        let mut ctx = Context::new(&model, Params::default().n_ctx(256).n_seq_max(3)).unwrap();
+        let (a, b) = (ctx.sequence().unwrap(), ctx.sequence().unwrap());
+        for (seq, first) in [(a, 0), (b, 100)] {
+            ctx.append(seq, &tokens(first..first + 57)).unwrap();
+            ctx.pin(seq).unwrap();
+        }
+        let fork = ctx.fork(a).unwrap();
+        assert!(ctx.unpin(a, Pos(57)).unwrap(), "{name}");
+        assert!(!ctx.unpin(a, Pos(57)).unwrap(), "{name}");
+        for (seq, is_pinned) in [(b, true), (fork, false)] {
+            ctx.append(seq, &tokens(60..65)).unwrap();
+            ctx.rollback(seq, Pos(57)).unwrap();
+            assert_eq!(ctx.logits_at_hand(seq).is_some(), is_pinned, "{name}");
+        }
+        assert_bits(name, ctx.logits(b).unwrap(), &fresh(&model, &tokens(100..157)));
+    }
+}
+
+#[test]
 fn without_checkpoints_all_tokens_are_evaluated_again() {
     for name in ["mamba2", "gemma3", "qwen35"] {
         let model = model(name);

@@ -34,13 +34,24 @@ impl Task<'_, '_> {
             let Some((first, out)) = parts.take(job) else { return };
             let first = first / width.max(1);
             let tokens = first..first + out.len() / width.max(1);
-            if tokens.len() * group <= MAX_ROWS {
-                self.heads(&mut Narrow::new(), &tokens, out);
-            } else {
-                self.heads(&mut Wide::new(), &tokens, out);
+            match tokens.len() * group <= MAX_ROWS {
+                true => self.few_rows(&tokens, out),
+                false => self.many_rows(&tokens, out),
             }
         })?;
         Ok(())
+    }
+
+    /// Do all heads of few rows. Workspaces lie in functions of their own, so that a single token
+    /// needs no stack for many.
+    #[inline(never)]
+    fn few_rows(&self, tokens: &Range<usize>, out: &mut [f32]) {
+        self.heads(&mut Narrow::new(), tokens, out);
+    }
+
+    #[inline(never)]
+    fn many_rows(&self, tokens: &Range<usize>, out: &mut [f32]) {
+        self.heads(&mut Wide::new(), tokens, out);
     }
 
     /// Return the most tokens that a job of the pool should do.

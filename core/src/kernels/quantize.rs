@@ -42,9 +42,6 @@ fn block<S: Simd>(s: S, x: &[f32; BLOCK], out: &mut QBlock) {
     let [q_low, q_high] = bytemuck::must_cast_mut::<_, [[i8; 16]; 2]>(&mut out.q);
     s.store_i8(low, q_low);
     s.store_i8(high, q_high);
-    if cfg!(target_endian = "big") {
-        out.q = out.q.map(i32::from_le);
-    }
     let first = s.isum(low);
     let (d, total) = (max / 127.0, first + s.isum(high));
     out.d = d;

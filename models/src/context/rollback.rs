@@ -163,8 +163,21 @@ impl Context {
     pub fn unpin(&mut self, seq: SeqId, pos: Pos) -> Result<bool, Error> {
         self.history(seq)?;
         let was_pinned = self.memory.unpin(seq, pos)?;
-        self.sequences.iter_mut().flatten().for_each(|history| history.unpin(pos));
+        // Others may have pins of their own at this position.
+        for id in (0..self.params.n_seq_max).map(SeqId).filter(|_| was_pinned) {
+            if self.history(id).is_ok_and(|history| history.pinned(pos).is_some())
+                && !self.is_pinned(id, pos)
+                && let Some(history) = self.history_mut(id)
+            {
+                history.unpin(pos);
+            }
+        }
         Ok(was_pinned)
+    }
+
+    fn is_pinned(&self, seq: SeqId, pos: Pos) -> bool {
+        let survey = self.memory.survey(seq);
+        survey.is_ok_and(|survey| survey.checkpoints.iter().any(|at| at.pos == pos && at.is_pinned))
     }
 
     /// Return the positions of `seq` as ranges of equal rollback cost: reached at once, by replay

@@ -33,9 +33,9 @@ const MIN_TENSOR: usize = 8 + 1 + 4 + 8 + 4 + 8;
 /// The most metadata entries of a file; real ones have a few dozen. An entry in memory takes
 /// several times the fewest bytes of one in the file, so the file's length alone would be a loose
 /// bound.
-const MAX_ENTRIES: usize = 1 << 16;
+pub(super) const MAX_ENTRIES: usize = 1 << 16;
 /// The most tensors of a file; real ones have up to some ten thousand.
-const MAX_TENSORS: usize = 1 << 18;
+pub(super) const MAX_TENSORS: usize = 1 << 18;
 /// The fewest bytes of a string: its length.
 const MIN_TEXT: usize = 8;
 

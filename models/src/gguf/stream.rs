@@ -4,7 +4,8 @@
 //! bytes while the parser reports a truncated file, and stops when the parser is content.
 
 use super::Gguf;
-use crate::error::{Error, StreamError};
+use super::reader::{MAX_ENTRIES, MAX_TENSORS};
+use crate::error::{Error, Region, StreamError};
 use alloc::vec::Vec;
 use backstitch_kv::io::Read;
 
@@ -27,13 +28,22 @@ pub(crate) fn read_stream(input: &mut dyn Read, limit: u64) -> Result<Vec<u8>, E
     loop {
         let is_end = fill(input, &mut bytes, wanted)?;
         match Gguf::parse(&bytes).map(drop) {
-            Err(Error::Truncated { .. } | Error::TooMany { .. }) if !is_end && bytes.len() < limit => {}
-            Err(Error::Truncated { .. } | Error::TooMany { .. }) if !is_end => {
+            Err(error) if !is_end && wants_more(&error) && bytes.len() < limit => {}
+            Err(error) if !is_end && wants_more(&error) => {
                 return Err(Error::ModelTooLarge { limit: limit as u64 });
             }
             result => return result.map(|()| bytes),
         }
         wanted = bytes.len().saturating_mul(2).min(limit);
+    }
+}
+
+/// Return true for the error of a file that more bytes can make a good one.
+fn wants_more(error: &Error) -> bool {
+    match *error {
+        Error::TooMany { region: Region::Tensor, found, .. } => found <= MAX_TENSORS as u64,
+        Error::TooMany { region: Region::Key, found, .. } => found <= MAX_ENTRIES as u64,
+        _ => matches!(error, Error::Truncated { .. } | Error::TooMany { .. }),
     }
 }
 
@@ -105,9 +115,13 @@ mod tests {
         assert!(matches!(error, Error::ModelTooLarge { limit: found } if found == limit), "{error:?}");
         let error = read_stream(&mut &file[..file.len() - 1], u64::MAX).unwrap_err();
         assert!(matches!(error, Error::Truncated { .. }), "{error:?}");
-        // A header that promises more than ever comes.
+        // A header that promises more than any file has, and one that promises more than comes.
         let mut header = file[..64].to_vec();
         header[8..16].fill(0x7f);
+        let mut endless = Slow { bytes: &header, after: 0, n_given: 0 };
+        let error = read_stream(&mut endless, u64::MAX).unwrap_err();
+        assert!(matches!(error, Error::TooMany { .. }) && endless.n_given <= FIRST, "{error:?}");
+        header[8..16].copy_from_slice(&(MAX_TENSORS as u64).to_le_bytes());
         let mut endless = Slow { bytes: &header, after: 0, n_given: 0 };
         let error = read_stream(&mut endless, 1 << 20).unwrap_err();
         assert!(matches!(error, Error::ModelTooLarge { .. }), "{error:?}");

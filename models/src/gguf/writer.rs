@@ -1,13 +1,16 @@
 //! The writer: from values and tensors to a GGUF file.
 
 use alloc::borrow::Cow;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use backstitch_core::DType;
 use backstitch_core::packed::ALIGN;
 
 use super::cursor::MAX_NAME;
-use super::reader::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAGIC, is_alignment};
+use super::reader::{
+    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, KeyValue, MAGIC, MAX_ENTRIES, MAX_TENSORS, is_alignment,
+};
 use super::tensor::{Shape, TensorType};
 use super::value::{Value, encode_text};
 use crate::error::{Error, Region};
@@ -17,7 +20,8 @@ const VERSION: u32 = 3;
 /// A builder of GGUF files, version 3, little-endian.
 ///
 /// Keys and tensors are checked when they are added, so [`Gguf::parse`](super::Gguf::parse) can
-/// read every file that is built. Tensor data is borrowed and written from where it lies in memory.
+/// read every file that is built, unless its `split.*` keys make it a part of others. Tensor data
+/// is borrowed and written from where it lies in memory.
 ///
 /// # Example
 /// ```
@@ -38,6 +42,12 @@ const VERSION: u32 = 3;
 pub struct Writer<'a> {
     metadata: Vec<(Cow<'a, str>, Value<'a>)>,
     tensors: Vec<Tensor<'a>>,
+    /// The index in `metadata` of each key.
+    keys: BTreeMap<Cow<'a, str>, usize>,
+    /// The names of the tensors.
+    names: BTreeSet<Cow<'a, str>>,
+    /// The alignment of tensor data, if a key states it.
+    alignment: Option<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -54,31 +64,44 @@ struct Tensor<'a> {
 impl<'a> Writer<'a> {
     /// Start a file without keys and tensors.
     pub const fn new() -> Self {
-        Self { metadata: Vec::new(), tensors: Vec::new() }
+        Self {
+            metadata: Vec::new(),
+            tensors: Vec::new(),
+            keys: BTreeMap::new(),
+            names: BTreeSet::new(),
+            alignment: None,
+        }
     }
 
     /// Set a key. Keys are written in the order in which they were first set; a key that is there
     /// gets the new value at its old position.
     ///
-    /// `general.alignment`, a `u32`, sets the alignment of tensor data, which is 32 bytes
-    /// otherwise.
+    /// `general.alignment`, which is written as a `u32`, sets the alignment of tensor data, which is
+    /// 32 bytes otherwise.
     ///
     /// # Errors
-    /// [`Error::NameLength`] for a key that is empty or too long. [`Error::Alignment`] or
-    /// [`Error::WrongType`] for an alignment that is not a power of two up to 65,536, a `u32`.
+    /// [`Error::NameLength`] for a key that is empty or too long, [`Error::TooMany`] for one more
+    /// than a file can have. [`Error::Alignment`], [`Error::WrongType`] or [`Error::OutOfRange`] for
+    /// an alignment that is not a power of two up to 65,536.
     pub fn set(
         &mut self,
         key: impl Into<Cow<'a, str>>,
         value: impl Into<Value<'a>>,
     ) -> Result<&mut Self, Error> {
-        let (key, value) = (key.into(), value.into());
-        check_name(&key, Region::Key, self.metadata.len())?;
+        let (key, mut value) = (key.into(), value.into());
+        let n = self.metadata.len();
+        check_name(&key, Region::Key, n)?;
         if key == ALIGNMENT_KEY {
-            check_alignment(&value)?;
+            let alignment = alignment_of(&value)?;
+            (self.alignment, value) = (Some(alignment), Value::U32(alignment));
         }
-        match self.metadata.iter_mut().find(|(known, _)| *known == key) {
+        match self.keys.get(&key).and_then(|&at| self.metadata.get_mut(at)) {
             Some(entry) => entry.1 = value,
-            None => self.metadata.push((key, value)),
+            None => {
+                check_count(n, MAX_ENTRIES, Region::Key)?;
+                self.keys.insert(key.clone(), n);
+                self.metadata.push((key, value));
+            }
         }
         Ok(self)
     }
@@ -87,7 +110,7 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     /// [`Error::NameLength`] for a name that is empty or too long, [`Error::Duplicate`] for one
-    /// that is taken. [`Error::Rank`], [`Error::ZeroDim`], [`Error::PartialBlock`] or
+    /// that is taken, [`Error::TooMany`] for one more than a file can have. [`Error::Rank`], [`Error::ZeroDim`], [`Error::PartialBlock`] or
     /// [`Error::TensorTooLarge`] for a shape that no tensor can have. [`Error::TensorBytes`] if
     /// `data` has another length than shape and type ask for. The offset in them is 0, because
     /// nothing is in a file yet.
@@ -144,7 +167,8 @@ impl<'a> Writer<'a> {
         data: Option<&'a [u8]>,
     ) -> Result<&mut Self, Error> {
         check_name(&name, Region::Tensor, self.tensors.len())?;
-        if self.tensors.iter().any(|tensor| tensor.name == name) {
+        check_count(self.tensors.len(), MAX_TENSORS, Region::Tensor)?;
+        if self.names.contains(&name) {
             return Err(Error::Duplicate { region: Region::Tensor, name: (*name).into(), offset: 0 });
         }
         let found = u32::try_from(shape.len()).unwrap_or(u32::MAX);
@@ -155,6 +179,7 @@ impl<'a> Writer<'a> {
             let (found, wanted) = (data.len() as u64, n_bytes as u64);
             return Err(Error::TensorBytes { tensor: (*name).into(), found, wanted });
         }
+        self.names.insert(name.clone());
         self.tensors.push(Tensor { name, shape: shape.into(), ty, n_bytes, data });
         Ok(self)
     }
@@ -230,12 +255,7 @@ impl<'a> Writer<'a> {
     }
 
     fn alignment(&self) -> usize {
-        let stated = self.metadata.iter().find(|(key, _)| key == ALIGNMENT_KEY);
-        let alignment = match stated {
-            Some((_, Value::U32(alignment))) => *alignment,
-            _ => DEFAULT_ALIGNMENT,
-        };
-        alignment as usize
+        self.alignment.unwrap_or(DEFAULT_ALIGNMENT) as usize
     }
 }
 
@@ -312,14 +332,19 @@ fn check_name(name: &str, region: Region, number: usize) -> Result<(), Error> {
     Err(Error::NameLength { region, name: alloc::format!("#{number}").into(), offset: 0, found, limit })
 }
 
-fn check_alignment(value: &Value<'_>) -> Result<(), Error> {
-    match *value {
-        Value::U32(alignment) if is_alignment(alignment) => Ok(()),
-        Value::U32(alignment) => Err(Error::Alignment { offset: 0, found: alignment.into() }),
-        _ => {
-            Err(Error::WrongType { key: ALIGNMENT_KEY.into(), offset: 0, found: value.ty(), wanted: "a u32" })
-        }
+/// Check that a file with `n` things of a kind may have one more.
+fn check_count(n: usize, limit: usize, region: Region) -> Result<(), Error> {
+    if n < limit {
+        return Ok(());
     }
+    Err(Error::TooMany { region, name: "".into(), offset: 0, found: n as u64 + 1, limit: limit as u64 })
+}
+
+/// Return the alignment that `value` states, an integer of any type.
+fn alignment_of(value: &Value<'_>) -> Result<u32, Error> {
+    let entry = KeyValue { key: ALIGNMENT_KEY, value: value.clone(), offset: 0 };
+    let found: u32 = entry.read()?;
+    if is_alignment(found) { Ok(found) } else { Err(Error::Alignment { offset: 0, found: found.into() }) }
 }
 
 #[cfg(test)]
@@ -344,8 +369,8 @@ mod tests {
             ),
             (writer.set("general.alignment", 3u32).unwrap_err(), "\"general.alignment\" is 3"),
             (
-                writer.set("general.alignment", 64u64).unwrap_err(),
-                "key \"general.alignment\" at offset 0 is of type u64",
+                writer.set("general.alignment", "64").unwrap_err(),
+                "key \"general.alignment\" at offset 0 is of type string",
             ),
             (writer.tensor("", &[2], DType::F32, &[0; 8]).unwrap_err(), "the name of tensor #1"),
             (writer.tensor("t", &[2], DType::F32, &[0; 8]).unwrap_err(), "tensor \"t\" appears a second"),
@@ -374,6 +399,30 @@ mod tests {
         let mut only_one = Writer::new();
         only_one.tensor("t", &[2], DType::F32, &[0; 8]).unwrap();
         assert_eq!(writer.to_bytes(), only_one.to_bytes());
+    }
+
+    #[test]
+    fn an_alignment_of_any_integer_type_is_taken() {
+        for value in [Value::U64(64), Value::I32(64), Value::U8(64)] {
+            let mut writer = Writer::new();
+            writer.set("general.alignment", value).unwrap();
+            writer.tensor("t", &[1], DType::F32, &[0; 4]).unwrap();
+            assert_eq!(writer.to_bytes().len() % 64, 0);
+            let file = writer.to_bytes();
+            assert_eq!(Gguf::parse(&file).unwrap().required::<u32>("general.alignment").unwrap(), 64);
+        }
+    }
+
+    #[test]
+    fn more_keys_and_tensors_than_can_be_read_are_refused() {
+        let mut writer = Writer::new();
+        (0..MAX_ENTRIES).for_each(|i| assert!(writer.set(i.to_string(), 0u8).is_ok()));
+        assert!(matches!(writer.set("more", 0u8), Err(Error::TooMany { region: Region::Key, .. })));
+        assert!(writer.set("0", 1u8).is_ok());
+        (0..MAX_TENSORS).for_each(|i| assert!(writer.tensor(i.to_string(), &[1], DType::I8, &[0]).is_ok()));
+        let more = writer.tensor("more", &[1], DType::I8, &[0]);
+        assert!(matches!(more, Err(Error::TooMany { region: Region::Tensor, .. })));
+        assert_eq!(Gguf::parse(&writer.to_bytes()).unwrap().tensors().len(), MAX_TENSORS);
     }
 
     #[test]

@@ -158,12 +158,11 @@ impl Vocab {
         specials: Specials,
         tokenizer: Tokenizer,
     ) -> Result<Self, VocabError> {
-        const USER: Attr = Attr::USER;
-        const ALL: Attr = USER.or(Attr::CONTROL).or(Attr::UNKNOWN);
+        const SPECIAL: Attr = Attr::USER.or(Attr::CONTROL).or(Attr::UNKNOWN);
         let mut vocab = Self {
             pieces: Pieces::default(),
-            all_specials: Partition::new(&specials, ALL, &texts)?,
-            user_defined: Partition::new(&specials, USER, &texts)?,
+            all_specials: Partition::new(&specials, |attr| attr.any(SPECIAL), &texts)?,
+            user_defined: Partition::new(&specials, Attr::is_found_anywhere, &texts)?,
             texts,
             specials,
             tokenizer,

@@ -43,9 +43,13 @@ pub(super) enum Fragment<'t> {
 type Found = (usize, Reverse<usize>, u32);
 
 impl Partition {
-    /// Build an index of the tokens of any kind in `wanted`.
-    pub(super) fn new(specials: &Specials, wanted: Attr, texts: &Strings) -> Result<Self, VocabError> {
-        let ids = (0..).zip(&specials.attrs).filter(|(_, attr)| attr.any(wanted)).map(|(id, _)| id);
+    /// Build an index of the tokens of the kinds that are `wanted`.
+    pub(super) fn new(
+        specials: &Specials,
+        wanted: impl Fn(Attr) -> bool,
+        texts: &Strings,
+    ) -> Result<Self, VocabError> {
+        let ids = (0..).zip(&specials.attrs).filter(|(_, attr)| wanted(**attr)).map(|(id, _)| id);
         let usable = |id: &u32| {
             let text = texts.at(*id);
             (1..=LONGEST).contains(&text.len()) && texts.find(text) == Some(*id)
@@ -62,8 +66,8 @@ impl Partition {
         Ok(Self { sorted, starts })
     }
 
-    /// Return the fragments of `text`, in order. Tokens that are not user-defined are looked for
-    /// only in the ranges `trusted`, which ascend and do not overlap.
+    /// Return the fragments of `text`, in order. Tokens that may steer the model are looked for only
+    /// in the ranges `trusted`, which ascend and do not overlap.
     pub(super) fn fragments<'t>(
         &self,
         text: &'t str,
@@ -119,8 +123,8 @@ impl Partition {
         taken.into_iter().map(|(offset, (_, id))| (offset, id)).collect()
     }
 
-    /// Return the longest special token that `text` starts with. It is user-defined, or lies within
-    /// the first `trusted` bytes.
+    /// Return the longest special token that `text` starts with. It may stand in any text, or lies
+    /// within the first `trusted` bytes.
     fn longest(&self, text: &[u8], trusted: usize, specials: &Specials, texts: &Strings) -> Option<u32> {
         let first = self.starts.get(usize::from(*text.first()?))?;
         let mut range = self.sorted.get(first.start as usize..first.end as usize)?;
@@ -132,7 +136,7 @@ impl Partition {
             range = range.get(start..end).unwrap_or(&[]);
             // The list is sorted, so the text that ends here comes before those that continue.
             let Some(&candidate) = range.first() else { break };
-            let may_be = depth < trusted || specials.attr(candidate).any(Attr::USER);
+            let may_be = depth < trusted || specials.attr(candidate).is_found_anywhere();
             if texts.at(candidate).len() == depth + 1 && may_be {
                 longest = Some(candidate);
             }
@@ -177,15 +181,40 @@ mod tests {
     use alloc::string::String;
     use proptest::prelude::*;
 
-    fn index(tokens: &[&str]) -> (Partition, Specials, Strings) {
+    fn specials(tokens: &[&str], types: &[i32]) -> (Specials, Strings) {
         let mut texts = Strings::with_capacity(0, 0).unwrap();
         for text in tokens {
             assert!(texts.push(text.as_bytes()).is_ok());
         }
-        let source =
-            VocabSource { tokens, types: tokens.iter().map(|_| 4).collect(), ..VocabSource::default() };
-        let specials = Specials::new(&source, Roles::default(), &texts).unwrap();
-        (Partition::new(&specials, Attr::USER, &texts).unwrap(), specials, texts)
+        let source = VocabSource { tokens, types: types.to_vec(), ..VocabSource::default() };
+        (Specials::new(&source, Roles::default(), &texts).unwrap(), texts)
+    }
+
+    fn index(tokens: &[&str]) -> (Partition, Specials, Strings) {
+        let (specials, texts) = specials(tokens, &alloc::vec![4; tokens.len()]);
+        (Partition::new(&specials, Attr::is_found_anywhere, &texts).unwrap(), specials, texts)
+    }
+
+    /// Files type tokens as user-defined that steer the model; gpt-oss writes some of them out.
+    #[test]
+    fn tokens_that_steer_the_model_are_found_in_trusted_text_only() {
+        let steering =
+            [("<s>", 3), ("<|start|>", 3), ("<|start|>", 4), ("<|im_end|>", 4), ("<|fim_prefix|>", 4)];
+        for ((token, ty), is_anywhere) in
+            steering.map(|case| (case, false)).into_iter().chain([(("<added>", 4), true)])
+        {
+            let (specials, texts) = specials(&[token], &[ty]);
+            let found = Fragment::Token(Token(0));
+            for wanted in [Attr::is_found_anywhere, |_| true] {
+                let partition = Partition::new(&specials, wanted, &texts).unwrap();
+                let here = partition.fragments(token, &[], &specials, &texts);
+                assert_eq!(here == [found], is_anywhere, "{token} {ty}");
+            }
+            let all = Partition::new(&specials, |_| true, &texts).unwrap();
+            let whole = 0..token.len();
+            let trusted = all.fragments(token, core::slice::from_ref(&whole), &specials, &texts);
+            assert_eq!(trusted, [found], "{token} {ty}");
+        }
     }
 
     /// Return tokens by number, plain text quoted.

@@ -33,10 +33,18 @@ impl Attr {
     pub(super) const LSTRIP: Self = Self(1 << 5);
     /// A token that removes the white space after it when it is found in text.
     pub(super) const RSTRIP: Self = Self(1 << 6);
+    /// A token that structures messages, although it is written out like text.
+    pub(super) const MARKUP: Self = Self(1 << 7);
 
     /// Return true if any kind of `other` is set.
     pub(super) const fn any(self, other: Self) -> bool {
         self.0 & other.0 != 0
+    }
+
+    /// Return true for a token that is found in any text, also in what people type: it is
+    /// user-defined and does not steer the model.
+    pub(super) const fn is_found_anywhere(self) -> bool {
+        self.any(Self::USER) && !self.any(Self::CONTROL.or(Self::UNKNOWN).or(Self::MARKUP))
     }
 
     /// Return the union of two sets.
@@ -95,7 +103,7 @@ impl Specials {
         specials.find_roles(texts);
         specials.find_eog(texts);
         for text in ALWAYS_WRITTEN {
-            specials.reset(texts.find(text.as_bytes()), Attr::USER);
+            specials.reset(texts.find(text.as_bytes()), WRITTEN_MARKUP);
         }
         specials.exempt_end_of_part(texts);
         specials.exempt_ordinary_s(texts);
@@ -146,7 +154,7 @@ impl Specials {
     fn exempt_end_of_part(&mut self, texts: &Strings) {
         let has = |text: &str| texts.find(text.as_bytes()).is_some();
         if (has("<|call|>") || has("<|calls|>")) && (has("<|return|>") || has("<|flush|>")) {
-            self.exempt(texts.find(b"<|end|>"), Attr::USER);
+            self.exempt(texts.find(b"<|end|>"), WRITTEN_MARKUP);
         }
     }
 
@@ -320,6 +328,8 @@ const EOG: &[&str] = &[
 
 /// Texts of tokens that structure a message and belong to the text that users read.
 const ALWAYS_WRITTEN: &[&str] = &["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"];
+/// The kinds of these tokens.
+const WRITTEN_MARKUP: Attr = Attr::USER.or(Attr::MARKUP);
 
 #[cfg(test)]
 mod tests {
@@ -382,8 +392,8 @@ mod tests {
         let specials =
             specials(&[("<|end|>", 3), ("<|return|>", 3), ("<|call|>", 3), ("<|channel|>", 3)], |_| ());
         assert_eq!(specials.eog, [Token(1), Token(2)]);
-        assert_eq!(specials.attr(0), Attr::USER);
-        assert_eq!(specials.attr(3), Attr::USER);
+        assert_eq!(specials.attr(0), WRITTEN_MARKUP);
+        assert_eq!(specials.attr(3), WRITTEN_MARKUP);
     }
 
     #[test]

@@ -10,9 +10,6 @@ use crate::storage::error::{Error, expect_equal};
 use crate::storage::header::{Fingerprint, Header, Scope, Tag, VERSION};
 use bytemuck::{Pod, Zeroable};
 
-// Numbers are copied as they lie in memory.
-const _: () = assert!(cfg!(target_endian = "little"), "containers need a little-endian machine");
-
 /// Bytes of the header.
 pub const HEADER_BYTES: u64 = size_of::<HeaderBytes>() as u64;
 /// Bytes of one commit slot.
