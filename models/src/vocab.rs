@@ -269,8 +269,8 @@ impl Vocab {
     /// Control tokens that are written out in the text become those tokens if all their bytes lie
     /// in one of the ranges `trusted`; elsewhere they are ordinary text. User-defined tokens are
     /// found everywhere, unless they end texts, fill in the middle or structure messages, as
-    /// `<|start|>` of gpt-oss does, which is written out like text. Otherwise the ranges do not affect the tokens. They are byte offsets in
-    /// ascending order that do not overlap.
+    /// `<|start|>` of gpt-oss does, which is written out like text. Otherwise the ranges do not
+    /// affect the tokens. They are byte offsets in ascending order that do not overlap.
     ///
     /// The cost is that of [`tokenize`](Self::tokenize).
     pub fn tokenize_trusted(

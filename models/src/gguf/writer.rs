@@ -76,13 +76,13 @@ impl<'a> Writer<'a> {
     /// Set a key. Keys are written in the order in which they were first set; a key that is there
     /// gets the new value at its old position.
     ///
-    /// `general.alignment`, which is written as a `u32`, sets the alignment of tensor data, which is
-    /// 32 bytes otherwise.
+    /// `general.alignment`, which is written as a `u32`, sets the alignment of tensor data. It is 32
+    /// bytes otherwise.
     ///
     /// # Errors
     /// [`Error::NameLength`] for a key that is empty or too long, [`Error::TooMany`] for one more
-    /// than a file can have. [`Error::Alignment`], [`Error::WrongType`] or [`Error::OutOfRange`] for
-    /// an alignment that is not a power of two up to 65,536.
+    /// than a file can have. [`Error::Alignment`], [`Error::WrongType`] or [`Error::OutOfRange`]
+    /// for an alignment that is not a power of two up to 65,536.
     pub fn set(
         &mut self,
         key: impl Into<Cow<'a, str>>,
@@ -110,10 +110,10 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     /// [`Error::NameLength`] for a name that is empty or too long, [`Error::Duplicate`] for one
-    /// that is taken, [`Error::TooMany`] for one more than a file can have. [`Error::Rank`], [`Error::ZeroDim`], [`Error::PartialBlock`] or
-    /// [`Error::TensorTooLarge`] for a shape that no tensor can have. [`Error::TensorBytes`] if
-    /// `data` has another length than shape and type ask for. The offset in them is 0, because
-    /// nothing is in a file yet.
+    /// that is taken, [`Error::TooMany`] for one more than a file can have. [`Error::Rank`],
+    /// [`Error::ZeroDim`], [`Error::PartialBlock`] or [`Error::TensorTooLarge`] for a shape that no
+    /// tensor can have. [`Error::TensorBytes`] if `data` has another length than shape and type ask
+    /// for. The offset in them is 0, because nothing is in a file yet.
     pub fn tensor(
         &mut self,
         name: impl Into<Cow<'a, str>>,

@@ -66,8 +66,8 @@ impl Partition {
         Ok(Self { sorted, starts })
     }
 
-    /// Return the fragments of `text`, in order. Tokens that may steer the model are looked for only
-    /// in the ranges `trusted`, which ascend and do not overlap.
+    /// Return the fragments of `text`, in order. Tokens that may steer the model are looked for in
+    /// the ranges `trusted` alone, which ascend and do not overlap.
     pub(super) fn fragments<'t>(
         &self,
         text: &'t str,
