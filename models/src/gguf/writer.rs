@@ -76,8 +76,8 @@ impl<'a> Writer<'a> {
     /// Set a key. Keys are written in the order in which they were first set; a key that is there
     /// gets the new value at its old position.
     ///
-    /// `general.alignment`, which is written as a `u32`, sets the alignment of tensor data. It is 32
-    /// bytes otherwise.
+    /// `general.alignment`, which is written as a `u32`, sets the alignment of tensor data, else 32
+    /// bytes.
     ///
     /// # Errors
     /// [`Error::NameLength`] for a key that is empty or too long, [`Error::TooMany`] for one more
