@@ -348,6 +348,26 @@ fn a_batch_longer_than_what_is_planned_at_once_happens_whole_or_not_at_all() {
             let seq = ctx.sequence().unwrap();
             ctx.append(seq, &all[..77]).unwrap();
             let mut runs = 40;
+/// A rollback that is always at once leaves one token to evaluate for the logits.
+#[test]
+fn a_pin_keeps_logits_where_they_could_take_many_tokens() {
+    // The window is as wide as the shorter context.
+    for (name, n_ctx, are_kept) in
+        [("llama", 64, false), ("gemma3", 8, false), ("gemma3", 64, true), ("mamba2", 8, true)]
+    {
+        let model = model(name);
+        let all = tokens(&model, 15, 8);
+        let mut ctx = Context::new(&model, Params::default().n_ctx(n_ctx)).unwrap();
+        let seq = ctx.sequence().unwrap();
+        ctx.append(seq, &all[..3]).unwrap();
+        ctx.pin(seq).unwrap();
+        ctx.append(seq, &all[3..]).unwrap();
+        assert_eq!(ctx.rollback(seq, Pos(3)).unwrap().reevaluated, 0);
+        assert_eq!(ctx.logits_at_hand(seq).is_some(), are_kept, "{name}, {n_ctx}");
+        assert_bits(name, ctx.logits(seq).unwrap(), &fresh(&model, &all[..3]));
+    }
+}
+
             loop {
                 left.store(runs, Relaxed);
                 match ctx.append(seq, &all[77..]) {
