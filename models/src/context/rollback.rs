@@ -99,6 +99,7 @@ impl Context {
             history.remove(pos..Pos::MAX, left);
             pinned = history.pinned(pos);
         }
+        self.outputs.forget(seq);
         self.outputs.give(seq, pinned);
     }
 

@@ -231,7 +231,9 @@ impl Outputs {
 
     /// Set the logits of the last token of `seq`, until it changes.
     pub(crate) fn give(&mut self, seq: SeqId, logits: Option<Logits>) {
-        self.forget(seq);
+        if let Some(slot) = self.row_of_seq.get_mut(seq.index()) {
+            *slot = None;
+        }
         if let Some(slot) = self.own.get_mut(seq.index()) {
             *slot = logits;
         }
@@ -257,12 +259,7 @@ impl Outputs {
 
     /// Drop the outputs of `seq`, because its last token has changed.
     pub(crate) fn forget(&mut self, seq: SeqId) {
-        if let Some(slot) = self.row_of_seq.get_mut(seq.index()) {
-            *slot = None;
-        }
-        if let Some(slot) = self.own.get_mut(seq.index()) {
-            *slot = None;
-        }
+        self.give(seq, None);
         self.shown.pooled.forget(seq);
     }
 
