@@ -10,8 +10,8 @@
 //!   therefore at most `max(d, spacing)` tokens after a checkpoint, and the number of checkpoints
 //!   grows with the logarithm of the length.
 //!
-//! Three more kinds stay at the end of a sequence: pins of the caller, the rollback floor after an
-//! edit, and the end that a savepoint retains.
+//! Three more kinds stay at the end of a sequence: pins of the caller, the rollback floor behind
+//! tokens that are not known, and the end that a savepoint retains.
 //!
 //! Checkpoints are made while a batch is planned, because the next token overwrites a state in the
 //! middle of a batch: `stage` cuts the segments of a plan where one is wanted. The commit of the
@@ -31,8 +31,8 @@ pub(crate) struct Checkpoint {
     pub refs: u32,
     /// True if the caller pinned it, so that it stays until it is unpinned.
     pub pinned: bool,
-    /// True if it is a rollback floor: no earlier position can be restored, so it stays as long as
-    /// the sequence.
+    /// True if it is a rollback floor: tokens before it are not known, so it stays as long as the
+    /// sequence, or until a later floor takes its place.
     pub floor: bool,
     /// True if it is older than the open savepoint, which may return some sequence to it.
     pub guarded: bool,
@@ -151,11 +151,14 @@ impl Checkpoints {
         self.sizes.n_journals.saturating_mul(self.params.journal)
     }
 
-    /// Drop the checkpoints and journal rows of `seq` beyond its new end.
-    pub fn truncate(&mut self, seq: SeqId, end: Pos, caches: &mut Caches) {
-        while let Some(last) = self.lists[seq.index()].last() {
+    /// Drop the checkpoints and journal rows of `seq` beyond its new end; return true if its
+    /// rollback floor was among them.
+    pub fn truncate(&mut self, seq: SeqId, end: Pos, caches: &mut Caches) -> bool {
+        let mut was_floor = false;
+        while let Some(&last) = self.lists[seq.index()].last() {
             let (i, keep) = (self.lists[seq.index()].len() - 1, (end.0 - last.pos.0).max(0) as u32);
             if last.pos > end {
+                was_floor |= self.get(last.id).floor;
                 self.remove(seq, i, caches);
             } else {
                 if keep == 0 {
@@ -163,9 +166,10 @@ impl Checkpoints {
                 } else if last.n_rows > keep {
                     self.lists[seq.index()][i].n_rows = keep;
                 }
-                return;
+                break;
             }
         }
+        was_floor
     }
 
     /// Drop all checkpoints of `seq`, because it holds other tokens now.

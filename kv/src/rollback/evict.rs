@@ -8,7 +8,7 @@ use crate::ids::{Pos, SeqId};
 impl Checkpoints {
     /// Drop the journals that are out of reach, and the checkpoints that neither begin a journal
     /// nor are scheduled.
-    pub(super) fn tidy(&mut self, seq: SeqId, end: Pos, caches: &mut Caches) {
+    pub fn tidy(&mut self, seq: SeqId, end: Pos, caches: &mut Caches) {
         let reach = Pos(end.0.saturating_sub_unsigned(self.params.journal));
         let mut n_read = 0;
         for i in (0..self.lists[seq.index()].len()).rev() {

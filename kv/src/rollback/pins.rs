@@ -67,17 +67,25 @@ impl Checkpoints {
         self.checkpoints[id as usize].pinned &= !is_new;
     }
 
-    /// Make the end of a sequence its rollback floor, because earlier tokens were changed by an
-    /// edit.
-    pub fn floor(&mut self, seq: SeqId, end: Pos, caches: &mut Caches) -> Result<(), Error> {
-        self.forget(seq, caches);
+    /// Make the end of a sequence its rollback floor, because the tokens before it are not known.
+    /// Without room for it the sequence only loses positions to return to.
+    pub fn floor(&mut self, seq: SeqId, end: Pos, caches: &mut Caches) {
         if self.sizes.needed
             && end > Pos::ZERO
-            && let Some(id) = self.checkpoint_at_end(seq, end, caches)?
+            && let Ok(Some(id)) = self.checkpoint_at_end(seq, end, caches)
         {
             self.checkpoints[id as usize].floor = true;
+            self.settle_floors();
         }
-        Ok(())
+    }
+
+    /// Let floors be dropped like other checkpoints if all of their sequences have later ones.
+    fn settle_floors(&mut self) {
+        for i in 0..self.checkpoints.len() {
+            let is_floor = |entry: &&ListedCheckpoint| self.get(entry.id).floor;
+            let mut last = self.lists.iter().filter_map(|list| list.iter().rfind(is_floor));
+            self.checkpoints[i].floor = self.checkpoints[i].floor && last.any(|entry| entry.id == i as u32);
+        }
     }
 
     /// Return the checkpoint at the end of a sequence, which is made if there is none.
