@@ -171,10 +171,11 @@ impl Batch {
     pub fn copy_from(&mut self, other: &Batch, range: core::ops::Range<usize>) -> Result<(), Error> {
         self.clear();
         self.n_embd = other.n_embd;
+        let range = range.start..range.end.min(other.len());
         self.make_room(range.len())?;
         let n_seqs = range.clone().map(|index| other.seqs(index).len()).sum();
         reserve::for_len(&mut self.seqs, n_seqs)?;
-        for index in range.start..range.end.min(other.len()) {
+        for index in range {
             if let Some(row) = other.embedding(index) {
                 self.embeddings.extend_from_slice(row);
             }
@@ -324,6 +325,27 @@ mod tests {
         assert!(batch.is_empty());
         fill(&mut batch);
         assert_eq!((batch.tokens.as_ptr(), batch.seqs.as_ptr(), batch.seq_ends.as_ptr()), before);
+    }
+
+    #[test]
+    fn a_copy_ignores_indices_beyond_the_end() {
+        let mut batch = Batch::new();
+        batch.push(Token(1), Pos(0), &seqs(&[0]), false).push(Token(2), Pos(1), &seqs(&[0, 1]), true);
+        let mut copy = Batch::new();
+        for (range, tokens) in [
+            (0..usize::MAX, &batch.tokens[..]),
+            (1..usize::MAX, &batch.tokens[1..]),
+            (2..usize::MAX, &[]),
+            (usize::MAX..usize::MAX, &[]),
+        ] {
+            assert_eq!(copy.copy_from(&batch, range), Ok(()));
+            assert_eq!(copy.tokens(), tokens);
+        }
+        copy.copy_from(&batch, 1..9).unwrap();
+        assert_eq!(
+            (copy.seqs(0), copy.outputs(), copy.positions()),
+            (batch.seqs(1), &[true][..], &[Pos(1)][..])
+        );
     }
 
     #[test]

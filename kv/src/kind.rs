@@ -66,8 +66,6 @@ pub enum Operation {
     Remove,
     /// `seq_cp`.
     Copy,
-    /// `seq_keep`.
-    Keep,
     /// `seq_add`.
     Add,
     /// `seq_div`.
@@ -79,7 +77,6 @@ impl fmt::Display for Operation {
         f.write_str(match self {
             Operation::Remove => "seq_rm",
             Operation::Copy => "seq_cp",
-            Operation::Keep => "seq_keep",
             Operation::Add => "seq_add",
             Operation::Divide => "seq_div",
         })

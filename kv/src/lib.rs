@@ -134,6 +134,7 @@ mod params;
 pub mod reserve;
 mod rollback;
 pub mod rollback_cost;
+mod setters;
 pub mod snapshot;
 pub mod storage;
 pub mod survey;

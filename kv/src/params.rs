@@ -10,6 +10,7 @@ pub use rollback::RollbackParams;
 
 use crate::error::Error;
 use crate::layer::{LayerSpec, Retained, Rotation, StateTensor};
+use crate::setters::setters;
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, CellType};
 
@@ -53,43 +54,16 @@ impl Default for Params {
     }
 }
 
+setters!(Params {
+    n_ctx: u32,
+    n_seq_max: u32,
+    n_batch: u32,
+    k_type: CellType,
+    v_type: CellType,
+    rollback: RollbackParams,
+});
+
 impl Params {
-    /// Return these parameters with another [`n_ctx`](#structfield.n_ctx).
-    #[must_use]
-    pub fn n_ctx(self, n_ctx: u32) -> Self {
-        Params { n_ctx, ..self }
-    }
-
-    /// Return these parameters with another [`n_seq_max`](#structfield.n_seq_max).
-    #[must_use]
-    pub fn n_seq_max(self, n_seq_max: u32) -> Self {
-        Params { n_seq_max, ..self }
-    }
-
-    /// Return these parameters with another [`n_batch`](#structfield.n_batch).
-    #[must_use]
-    pub fn n_batch(self, n_batch: u32) -> Self {
-        Params { n_batch, ..self }
-    }
-
-    /// Return these parameters with another [`k_type`](#structfield.k_type).
-    #[must_use]
-    pub fn k_type(self, k_type: CellType) -> Self {
-        Params { k_type, ..self }
-    }
-
-    /// Return these parameters with another [`v_type`](#structfield.v_type).
-    #[must_use]
-    pub fn v_type(self, v_type: CellType) -> Self {
-        Params { v_type, ..self }
-    }
-
-    /// Return these parameters with another [`rollback`](#structfield.rollback).
-    #[must_use]
-    pub fn rollback(self, rollback: RollbackParams) -> Self {
-        Params { rollback, ..self }
-    }
-
     /// Return the number of blocks of a cache.
     ///
     /// - All cells: `n_ctx` cells, and for each further sequence two blocks that may be partly

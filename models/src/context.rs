@@ -296,7 +296,9 @@ impl Context {
         let mut batch = Batch::new();
         fill(&mut batch, seq, self.end(seq), tokens, Wanted::Last)?;
         self.check_batch(&batch)?;
-        let n_done = self.make_room(&batch).and_then(|()| self.compute_steps(&batch, &mut progress))?;
+        self.make_room(&batch)?;
+        self.set_floors(&batch)?;
+        let n_done = self.compute_steps(&batch, &mut progress)?;
         if n_done > 0 {
             self.outputs.publish();
             self.record(&batch, n_done);
@@ -361,6 +363,7 @@ impl Context {
             return Ok(());
         }
         self.make_room(batch)?;
+        self.set_floors(batch)?;
         self.compute(batch, head, both)?;
         self.outputs.pool(batch);
         self.outputs.publish();
@@ -385,6 +388,19 @@ impl Context {
             }
         }
         result
+    }
+
+    /// Make the end of each sequence whose known tokens begin with this batch its rollback floor,
+    /// so that no rollback among them re-evaluates one that is not known.
+    fn set_floors(&mut self, batch: &Batch) -> Result<(), Error> {
+        for (index, &pos) in batch.positions().iter().enumerate().filter(|_| batch.n_embd() == 0) {
+            for &seq in batch.seqs(index) {
+                if self.history(seq)?.begins_next() && pos == self.end(seq) {
+                    self.memory.set_floor(seq)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Check that the tokens of a batch are in the vocabulary and that its sequences exist.

@@ -105,6 +105,23 @@ fn embeddings_and_logits_of_one_batch_have_the_bits_of_two() {
 }
 
 #[test]
+fn a_pooled_embedding_stays_until_its_sequence_changes() {
+    for kind in KINDS {
+        let model = model(kind, DType::F16);
+        let mut ctx = Context::new(&model, params(64).pooling(Some(Pooling::Mean))).unwrap();
+        let seq = ctx.sequence().unwrap();
+        let mut batch = Batch::new();
+        batch.extend(seq, Pos(0), &tokens(&model, 3, 30), Wanted::Last).unwrap();
+        ctx.decode_embeddings(&batch).unwrap();
+        let pooled = ctx.pooled(seq).unwrap().to_vec();
+        ctx.logits(seq).unwrap();
+        assert_bits(kind, ctx.pooled(seq).unwrap(), &pooled);
+        ctx.rollback(seq, Pos(29)).unwrap();
+        assert!(ctx.pooled(seq).is_none(), "{kind}");
+    }
+}
+
+#[test]
 fn a_batch_for_embeddings_that_does_not_fit_changes_nothing() {
     let model = model("llama", DType::F32);
     let mut ctx = Context::new(&model, params(64).n_ctx(32)).unwrap();

@@ -292,4 +292,10 @@ fn shared_logits_are_the_memory_of_a_batch_and_a_copy_of_a_row_among_many() {
     assert_ne!(copied.as_ptr(), ctx.logits(a).unwrap().as_ptr());
     assert_bits("a row among many", &copied, ctx.logits(a).unwrap());
     assert_eq!(format!("{copied:?}"), format!("SharedLogits {{ n_vocab: {}, .. }}", copied.len()));
+    // The space of the large batch serves no small one: holding its logits would keep all of it.
+    for n in 110..113 {
+        ctx.append(a, &tokens(n..n + 1)).unwrap();
+        let shared = ctx.shared_logits(a).unwrap();
+        assert_eq!(shared.as_ptr(), ctx.logits(a).unwrap().as_ptr(), "token {n}");
+    }
 }

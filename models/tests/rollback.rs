@@ -188,6 +188,70 @@ fn going_back_behind_a_window_that_moved_on_is_exact() {
     }
 }
 
+/// Append two tokens to both sequences, and compare their logits.
+fn assert_same(what: &str, both: [(&mut Context, SeqId); 2]) {
+    let logits = both.map(|(ctx, seq)| {
+        ctx.append(seq, &[Token(3), Token(5)]).unwrap();
+        ctx.logits(seq).unwrap().to_vec()
+    });
+    assert_bits(what, &logits[0], &logits[1]);
+}
+
+/// All tokens behind the edit are known, however short the rollback before them was.
+#[test]
+fn an_edited_sequence_that_was_cut_goes_back_to_what_follows() {
+    let model = model("gemma3");
+    let all = tokens(&model, 12, 1000);
+    let changed = |end: usize| {
+        let mut ctx = Context::new(&model, Params::default().n_ctx(2048).n_seq_max(2)).unwrap();
+        let seq = ctx.sequence().unwrap();
+        ctx.append(seq, &all[..600]).unwrap();
+        ctx.seq_rm(seq, Pos(100)..Pos(200)).unwrap();
+        ctx.seq_add(seq, Pos(200)..Pos(600), -100).unwrap();
+        ctx.rollback(seq, Pos(490)).unwrap();
+        ctx.append(seq, &all[600..600 + end - 490]).unwrap();
+        (ctx, seq)
+    };
+    let ((mut ctx, seq), (mut never_further, other)) = (changed(690), changed(505));
+    // So does the copy of its end.
+    let copy = ctx.sequence().unwrap();
+    ctx.seq_cp(seq, copy, Pos(400)..Pos::MAX).unwrap();
+    ctx.append(copy, &all[800..1000]).unwrap();
+    assert_eq!(ctx.rollback(copy, Pos(700)).unwrap().restored_from, Pos(690));
+    assert_eq!(ctx.rollback(seq, Pos(505)).unwrap().restored_from, Pos(490));
+    assert_same("gemma3", [(&mut ctx, seq), (&mut never_further, other)]);
+}
+
+#[test]
+fn tokens_behind_embeddings_are_evaluated_again_from_there() {
+    for name in ["gemma3", "mamba2", "falcon_h1"] {
+        let model = model(name);
+        let (all, n_embd) = (tokens(&model, 13, 400), model.hparams().n_embd);
+        let appended = |n: usize| {
+            let mut ctx = Context::new(&model, Params::default().n_ctx(1024)).unwrap();
+            let seq = ctx.sequence().unwrap();
+            ctx.append(seq, &all[..100]).unwrap();
+            ctx.pin(seq).unwrap();
+            let mut batch = Batch::of_embeddings(n_embd);
+            let mut random = Random::new(14);
+            for pos in 100..300 {
+                let row: Vec<f32> = (0..n_embd).map(|_| random.below(200) as f32 / 100.0 - 1.0).collect();
+                batch.push_embedding(&row, Pos(pos), &[seq], false);
+            }
+            ctx.decode(&batch).unwrap();
+            all[100..100 + n].chunks(100).for_each(|piece| ctx.append(seq, piece).unwrap());
+            (ctx, seq)
+        };
+        let ((mut ctx, seq), (mut never_further, other)) = (appended(300), appended(20));
+        let back = ctx.rollback(seq, Pos(320)).unwrap();
+        assert_eq!((back.restored_from, back.reevaluated), (Pos(300), 20), "{name}");
+        assert_same(name, [(&mut ctx, seq), (&mut never_further, other)]);
+        // Positions before the embeddings that are kept stay in reach.
+        assert_eq!(ctx.rollback(seq, Pos(100)).unwrap().reevaluated, 0, "{name}");
+        assert_goes_on(name, &model, &mut ctx, seq, &all, 100);
+    }
+}
+
 #[test]
 fn inside_the_journal_nothing_is_evaluated() {
     for name in RECURRENT {
@@ -282,6 +346,26 @@ fn a_pin_is_reached_at_once_however_far_it_lies_back() {
     assert_goes_on("the pin", &model, &mut ctx, seq, &all, 101);
     assert!(ctx.unpin(seq, Pos(101)).unwrap());
     assert!(!ctx.unpin(seq, Pos(101)).unwrap());
+}
+
+/// A rollback that is always at once leaves one token to evaluate for the logits.
+#[test]
+fn a_pin_keeps_logits_where_they_could_take_many_tokens() {
+    // The window is as wide as the shorter context.
+    for (name, n_ctx, are_kept) in
+        [("llama", 64, false), ("gemma3", 8, false), ("gemma3", 64, true), ("mamba2", 8, true)]
+    {
+        let model = model(name);
+        let all = tokens(&model, 15, 8);
+        let mut ctx = Context::new(&model, Params::default().n_ctx(n_ctx)).unwrap();
+        let seq = ctx.sequence().unwrap();
+        ctx.append(seq, &all[..3]).unwrap();
+        ctx.pin(seq).unwrap();
+        ctx.append(seq, &all[3..]).unwrap();
+        assert_eq!(ctx.rollback(seq, Pos(3)).unwrap().reevaluated, 0);
+        assert_eq!(ctx.logits_at_hand(seq).is_some(), are_kept, "{name}, {n_ctx}");
+        assert_bits(name, ctx.logits(seq).unwrap(), &fresh(&model, &all[..3]));
+    }
 }
 
 #[test]

@@ -11,6 +11,12 @@ impl Memory {
         self.caches.limit()
     }
 
+    /// Return true if a rollback by one token can need more than the sequence itself holds, because
+    /// a layer is recurrent or releases cells.
+    pub fn needs_checkpoints(&self) -> bool {
+        self.checkpoints.sizes.needed
+    }
+
     /// Return true if `seq` has seen a token in `range` that was not removed since, even if its
     /// cell is no longer retained: then removing, moving or dividing the range changes something.
     /// If no layer retains all tokens, removed tokens count as well unless they were the first ones

@@ -67,7 +67,7 @@ impl Rewind<'_> {
         }
         self.memory.open = false;
         self.memory.caches.roll_back(self.seq, &self.restore);
-        self.memory.cut_checkpoints(self.seq, self.restore.to);
+        self.memory.cut_checkpoints(self.seq);
         Ok(())
     }
 }

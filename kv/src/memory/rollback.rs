@@ -106,12 +106,31 @@ impl Memory {
         Ok(Rewind { memory: self, seq, route, restore, started: 0 })
     }
 
-    /// Drop the checkpoints of `seq` behind its new end.
-    pub(super) fn cut_checkpoints(&mut self, seq: SeqId, end: Pos) {
-        if self.caches.pos_max(seq).is_none() {
+    /// Make the end of `seq` its rollback floor, because the caller does not know the tokens before
+    /// it, as those of embeddings: no rollback to a position from there on re-evaluates one of
+    /// them. Earlier positions that are pinned or still held stay in reach. The next floor takes
+    /// its place.
+    ///
+    /// Operations that change tokens before the end of a sequence make floors themselves.
+    ///
+    /// # Errors
+    /// [`Error::UnknownSequence`] if there is no such sequence.
+    pub fn set_floor(&mut self, seq: SeqId) -> Result<(), Error> {
+        self.check_seq(seq)?;
+        self.undo();
+        let end = self.end(seq);
+        self.checkpoints.floor(seq, end, &mut self.caches);
+        self.checkpoints.tidy(seq, end, &mut self.caches);
+        Ok(())
+    }
+
+    /// Drop the checkpoints of `seq` behind its new end, which takes the place of a dropped floor.
+    pub(super) fn cut_checkpoints(&mut self, seq: SeqId) {
+        let end = self.end(seq);
+        if end == Pos::ZERO {
             self.checkpoints.forget(seq, &mut self.caches);
-        } else {
-            self.checkpoints.truncate(seq, end, &mut self.caches);
+        } else if self.checkpoints.truncate(seq, end, &mut self.caches) {
+            self.checkpoints.floor(seq, end, &mut self.caches);
         }
     }
 
@@ -133,19 +152,19 @@ impl Memory {
     pub(super) fn apply_on_checkpoints(&mut self, op: &Op, end: Pos) {
         match op {
             Op::Remove { seq, range } if range.end >= end && range.start > Pos::ZERO => {
-                self.cut_checkpoints(*seq, range.start);
+                self.cut_checkpoints(*seq);
             }
             // The sequence no longer holds what older checkpoints have seen.
             Op::Remove { seq, .. } | Op::Move { seq, .. } => {
                 let end = self.end(*seq);
-                // Without room in the list the sequence only loses positions to return to.
-                let _ = self.checkpoints.floor(*seq, end, &mut self.caches);
+                self.checkpoints.forget(*seq, &mut self.caches);
+                self.checkpoints.floor(*seq, end, &mut self.caches);
             }
             Op::Copy { src, dst, range } if range.start == Pos::ZERO => {
                 self.checkpoints.share(*src, *dst);
-                self.cut_checkpoints(*dst, range.end.min(end));
+                self.cut_checkpoints(*dst);
             }
-            Op::Copy { .. } => {}
+            Op::Copy { dst, .. } => self.checkpoints.floor(*dst, self.end(*dst), &mut self.caches),
         }
     }
 }

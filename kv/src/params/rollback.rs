@@ -1,6 +1,7 @@
 //! Parameters of rollbacks: the budget of checkpoints, their schedule, journals and margins.
 
 use crate::ids::Pos;
+use crate::setters::setters;
 
 /// Memory that is reserved for rollbacks. All of it is allocated with the memory, and touched only
 /// when used.
@@ -42,35 +43,13 @@ impl Default for RollbackParams {
     }
 }
 
+setters!(RollbackParams { checkpoint_bytes: u64, spacing: u32, journal: u32, margin: u32 });
+
 impl RollbackParams {
     /// Parameters that reserve nothing: a rollback re-evaluates the whole sequence, except where
     /// cells still exist.
     pub const OFF: RollbackParams =
         RollbackParams { checkpoint_bytes: 0, spacing: 256, journal: 0, margin: 0 };
-
-    /// Return these parameters with another [`checkpoint_bytes`](#structfield.checkpoint_bytes).
-    #[must_use]
-    pub fn checkpoint_bytes(self, checkpoint_bytes: u64) -> Self {
-        RollbackParams { checkpoint_bytes, ..self }
-    }
-
-    /// Return these parameters with another [`spacing`](#structfield.spacing).
-    #[must_use]
-    pub fn spacing(self, spacing: u32) -> Self {
-        RollbackParams { spacing, ..self }
-    }
-
-    /// Return these parameters with another [`journal`](#structfield.journal).
-    #[must_use]
-    pub fn journal(self, journal: u32) -> Self {
-        RollbackParams { journal, ..self }
-    }
-
-    /// Return these parameters with another [`margin`](#structfield.margin).
-    #[must_use]
-    pub fn margin(self, margin: u32) -> Self {
-        RollbackParams { margin, ..self }
-    }
 
     /// Return these parameters clamped and rounded to what the fields' descriptions promise about
     /// each other.

@@ -10,8 +10,8 @@
 //!   therefore at most `max(d, spacing)` tokens after a checkpoint, and the number of checkpoints
 //!   grows with the logarithm of the length.
 //!
-//! Three more kinds stay at the end of a sequence: pins of the caller, the rollback floor after an
-//! edit, and the end that a savepoint retains.
+//! Three more kinds stay at the end of a sequence: pins of the caller, the rollback floor behind
+//! tokens that are not known, and the end that a savepoint retains.
 //!
 //! Checkpoints are made while a batch is planned, because the next token overwrites a state in the
 //! middle of a batch: `stage` cuts the segments of a plan where one is wanted. The commit of the
@@ -31,9 +31,11 @@ pub(crate) struct Checkpoint {
     pub refs: u32,
     /// True if the caller pinned it, so that it stays until it is unpinned.
     pub pinned: bool,
-    /// True if it is a rollback floor: no earlier position can be restored, so it stays as long as
-    /// the sequence.
+    /// True if it is a rollback floor: tokens before it are not known, so it stays as long as the
+    /// sequence, or until a later floor takes its place.
     pub floor: bool,
+    /// True if it is older than the open savepoint, which may return some sequence to it.
+    pub guarded: bool,
     /// Journal behind it.
     pub journal: Option<u32>,
     /// Number of lists that use rows of the journal.
@@ -83,9 +85,6 @@ pub(crate) struct Checkpoints {
     /// past the position of the next entry. Two entries can have one position, where a fork
     /// diverged.
     pub(super) lists: Vec<Vec<ListedCheckpoint>>,
-    /// End of each sequence that a savepoint retains while a batch is computed; no checkpoint up to
-    /// it is dropped.
-    pub(super) held: Vec<Option<Pos>>,
     /// End of each sequence after the open plan; `None` for sequences that are not in it.
     pub(super) ends: Vec<Option<Pos>>,
     /// Former ends of the lists that the plan appends to.
@@ -113,7 +112,6 @@ impl Checkpoints {
             free: (0..sizes.n_checkpoints).rev().collect(),
             free_journals: (0..sizes.n_journals).rev().collect(),
             lists: lists.collect::<Result<_, _>>()?,
-            held: reserve::filled(n, None)?,
             ends: reserve::filled(n, None)?,
             saved: Vec::with_capacity(n),
             made: Vec::with_capacity(n_checkpoints),
@@ -153,11 +151,14 @@ impl Checkpoints {
         self.sizes.n_journals.saturating_mul(self.params.journal)
     }
 
-    /// Drop the checkpoints and journal rows of `seq` beyond its new end.
-    pub fn truncate(&mut self, seq: SeqId, end: Pos, caches: &mut Caches) {
-        while let Some(last) = self.lists[seq.index()].last() {
+    /// Drop the checkpoints and journal rows of `seq` beyond its new end; return true if its
+    /// rollback floor was among them.
+    pub fn truncate(&mut self, seq: SeqId, end: Pos, caches: &mut Caches) -> bool {
+        let mut was_floor = false;
+        while let Some(&last) = self.lists[seq.index()].last() {
             let (i, keep) = (self.lists[seq.index()].len() - 1, (end.0 - last.pos.0).max(0) as u32);
             if last.pos > end {
+                was_floor |= self.get(last.id).floor;
                 self.remove(seq, i, caches);
             } else {
                 if keep == 0 {
@@ -165,9 +166,10 @@ impl Checkpoints {
                 } else if last.n_rows > keep {
                     self.lists[seq.index()][i].n_rows = keep;
                 }
-                return;
+                break;
             }
         }
+        was_floor
     }
 
     /// Drop all checkpoints of `seq`, because it holds other tokens now.
@@ -175,7 +177,6 @@ impl Checkpoints {
         while let Some(last) = self.lists[seq.index()].len().checked_sub(1) {
             self.remove(seq, last, caches);
         }
-        self.held[seq.index()] = None;
     }
 
     /// Make the empty list of `dst` name the checkpoints of `src`, after `make_room` for them.

@@ -15,12 +15,9 @@ impl Checkpoints {
     /// - [`Error::Pinned`] if the budget does not pay for it.
     /// - [`Error::OutOfMemory`] if the list cannot grow.
     pub fn pin(&mut self, seq: SeqId, end: Pos, caches: &mut Caches) -> Result<(), Error> {
-        if end == Pos::ZERO || !self.sizes.needed {
-            // Position 0 and the positions of a memory without checkpoints can be restored without
-            // a pin.
-            return Ok(());
-        }
-        if self.pinned_at(seq, end).is_some() {
+        // Position 0 and the positions of a memory without checkpoints can be restored without a
+        // pin.
+        if end == Pos::ZERO || !self.sizes.needed || self.pinned_at(seq, end).is_some() {
             return Ok(());
         }
         if self.n_free_pins() == 0 {
@@ -32,8 +29,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Pin the end of a sequence for a savepoint, whatever the budget. Nothing before it is dropped
-    /// until `release`.
+    /// Pin the end of a sequence for a savepoint, whatever the budget, until `release`.
     ///
     /// Return the number of the checkpoint, and false if it was pinned already; `None` if it needs
     /// no pin.
@@ -46,7 +42,6 @@ impl Checkpoints {
         };
         let is_new = !core::mem::replace(&mut self.checkpoints[id as usize].pinned, true);
         caches.hold_all(id, seq);
-        self.held[seq.index()] = Some(end);
         Ok(Some((id, is_new)))
     }
 
@@ -59,14 +54,10 @@ impl Checkpoints {
         }
     }
 
-    /// Hold for a copy of a sequence what is held for the sequence.
-    pub fn hold_copy(&mut self, seq: SeqId, copy: SeqId) {
-        self.held[copy.index()] = self.held[seq.index()];
-    }
-
-    /// End what `hold` began for a sequence.
-    pub fn end_hold(&mut self, seq: SeqId) {
-        self.held[seq.index()] = None;
+    /// Begin to guard the checkpoints that there are, because a savepoint may return any sequence
+    /// to them, or end that.
+    pub fn guard(&mut self, begin: bool) {
+        self.checkpoints.iter_mut().for_each(|checkpoint| checkpoint.guarded = begin && checkpoint.refs > 0);
     }
 
     /// Reduce the checkpoint of a savepoint to what any other at `pos` retains, and unpin it if the
@@ -76,17 +67,25 @@ impl Checkpoints {
         self.checkpoints[id as usize].pinned &= !is_new;
     }
 
-    /// Make the end of a sequence its rollback floor, because earlier tokens were changed by an
-    /// edit.
-    pub fn floor(&mut self, seq: SeqId, end: Pos, caches: &mut Caches) -> Result<(), Error> {
-        self.forget(seq, caches);
+    /// Make the end of a sequence its rollback floor, because the tokens before it are not known.
+    /// Without room for it the sequence only loses positions to return to.
+    pub fn floor(&mut self, seq: SeqId, end: Pos, caches: &mut Caches) {
         if self.sizes.needed
             && end > Pos::ZERO
-            && let Some(id) = self.checkpoint_at_end(seq, end, caches)?
+            && let Ok(Some(id)) = self.checkpoint_at_end(seq, end, caches)
         {
             self.checkpoints[id as usize].floor = true;
+            self.settle_floors();
         }
-        Ok(())
+    }
+
+    /// Let floors be dropped like other checkpoints if all of their sequences have later ones.
+    fn settle_floors(&mut self) {
+        for i in 0..self.checkpoints.len() {
+            let is_floor = |entry: &&ListedCheckpoint| self.get(entry.id).floor;
+            let mut last = self.lists.iter().filter_map(|list| list.iter().rfind(is_floor));
+            self.checkpoints[i].floor = self.checkpoints[i].floor && last.any(|entry| entry.id == i as u32);
+        }
     }
 
     /// Return the checkpoint at the end of a sequence, which is made if there is none.
@@ -124,7 +123,6 @@ impl Checkpoints {
 
     /// Let the checkpoints at `pos` be dropped like any other; return false if none is pinned.
     pub fn unpin(&mut self, seq: SeqId, pos: Pos) -> bool {
-        self.held[seq.index()].take_if(|held| *held == pos);
         let mut was_pinned = false;
         while let Some(id) = self.pinned_at(seq, pos) {
             self.checkpoints[id as usize].pinned = false;

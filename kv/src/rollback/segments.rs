@@ -220,7 +220,8 @@ impl Checkpoints {
             }
         }
         self.saved.clear();
-        if grew {
+        // A savepoint keeps to the budget itself.
+        if grew && !self.checkpoints.iter().any(|checkpoint| checkpoint.guarded) {
             self.keep_to_budget(caches);
         }
     }

@@ -135,7 +135,7 @@ impl Snapshot {
     /// included. `places` has the last sequence that named each checkpoint, and the position.
     fn has_checkpoints(&self, i: usize, sequence: &Sequence, places: &mut [Option<(usize, Pos)>]) -> bool {
         let (mut from, end) = (0, self.end_of(sequence).0);
-        (0..).zip(&sequence.checkpoints).all(|(number, mark)| {
+        sequence.checkpoints.iter().all(|mark| {
             let named = mark.checkpoint as usize;
             let known = self.checkpoints.get(named).zip(places.get_mut(named));
             let Some((checkpoint, place)) = known else { return false };
@@ -148,8 +148,7 @@ impl Snapshot {
                 let last = cells.as_ref().and_then(|cells| cells.last_pos(blocks));
                 last.is_none_or(|last| last < mark.pos)
             };
-            (number == 0 || !checkpoint.floor)
-                && is_new
+            is_new
                 && follows
                 && from <= end
                 && checkpoint.state.is_none_or(|state| state.first <= mark.pos)

@@ -122,6 +122,12 @@ impl History {
         if self.edited { Pos::ZERO } else { self.start }
     }
 
+    /// Return true if tokens before the next one may exist, and none is known: the known ones begin
+    /// with the next.
+    pub(super) fn begins_next(&self) -> bool {
+        self.edited && self.tokens.is_empty()
+    }
+
     /// Add the token at `pos`, which follows the last one. Space must have been reserved.
     pub(super) fn push(&mut self, token: Token, pos: Pos) {
         if self.tokens.is_empty() {

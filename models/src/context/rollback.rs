@@ -4,7 +4,7 @@ use super::{Context, fill};
 use crate::error::Error;
 use alloc::vec::Vec;
 use backstitch_kv::survey::Survey;
-use backstitch_kv::{AttentionSpec, Batch, CostRange, LayerSpec, Pos, Route, SeqId, Wanted};
+use backstitch_kv::{Batch, CostRange, Pos, Route, SeqId, Wanted};
 
 /// Work that a rollback took.
 ///
@@ -99,6 +99,7 @@ impl Context {
             history.remove(pos..Pos::MAX, left);
             pinned = history.pinned(pos);
         }
+        self.outputs.forget(seq);
         self.outputs.give(seq, pinned);
     }
 
@@ -147,7 +148,8 @@ impl Context {
             history.make_room_for_pins(1)?;
         }
         self.memory.pin(seq)?;
-        if self.model.graph().layers().iter().any(forgets) {
+        // Without checkpoints, any logits take the evaluation of one token.
+        if self.memory.needs_checkpoints() {
             let (end, logits) = (self.end(seq), self.outputs.keep(seq));
             if let (Some(history), Some(logits)) = (self.history_mut(seq), logits) {
                 history.pin(end, logits);
@@ -198,10 +200,4 @@ impl Context {
         self.history(seq)?;
         Ok(self.memory.survey(seq)?)
     }
-}
-
-/// Return true if a layer does not retain all that a rollback by one token needs.
-fn forgets(layer: &LayerSpec) -> bool {
-    let is_windowed = matches!(&layer.attention, AttentionSpec::Cached(cached) if cached.window.is_some());
-    is_windowed || !layer.recurrent.is_empty()
 }

@@ -29,8 +29,8 @@ struct Rows {
     head: Head,
     /// Number of values per row.
     width: usize,
-    /// Values `[n_rows, width]`; longer if an earlier batch had more. Callers may share them, and
-    /// they never change then.
+    /// Values `[n_rows, width]`; longer if an earlier batch had more, but never than `FEW_ROWS`
+    /// rows of logits if it has no more itself. Callers may share them, and they never change then.
     values: Logits,
     /// Embeddings beside logits, if they were asked for; longer if an earlier batch had more.
     beside: Vec<f32>,
@@ -70,6 +70,10 @@ impl Rows {
         self.of_index.clear();
         let tokens = self.of_index.try_reserve(n_tokens);
         let values = self.own_values();
+        // Callers may share the logits of a few rows, but not with the space of a large batch.
+        if head == Head::Logits && n_rows <= FEW_ROWS && values.len() > FEW_ROWS * width {
+            *values = Vec::new();
+        }
         let more = values.try_reserve_exact(len.saturating_sub(values.len()));
         if tokens.and(more).is_err() {
             return Err(Error::OutOfMemory { what, n_bytes: 4 * len as u64 });
@@ -148,7 +152,8 @@ impl Outputs {
     }
 
     /// Reserve space for the outputs that `batch` requests. Space grows to the largest batch and
-    /// stays. The outputs of the previous batch remain visible until these are published.
+    /// stays until logits of few rows are requested again. The outputs of the previous batch remain
+    /// visible until these are published.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the allocator refuses.
@@ -231,7 +236,9 @@ impl Outputs {
 
     /// Set the logits of the last token of `seq`, until it changes.
     pub(crate) fn give(&mut self, seq: SeqId, logits: Option<Logits>) {
-        self.forget(seq);
+        if let Some(slot) = self.row_of_seq.get_mut(seq.index()) {
+            *slot = None;
+        }
         if let Some(slot) = self.own.get_mut(seq.index()) {
             *slot = logits;
         }
@@ -257,12 +264,7 @@ impl Outputs {
 
     /// Drop the outputs of `seq`, because its last token has changed.
     pub(crate) fn forget(&mut self, seq: SeqId) {
-        if let Some(slot) = self.row_of_seq.get_mut(seq.index()) {
-            *slot = None;
-        }
-        if let Some(slot) = self.own.get_mut(seq.index()) {
-            *slot = None;
-        }
+        self.give(seq, None);
         self.shown.pooled.forget(seq);
     }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::memory::savepoint::Savepoint;
+use crate::snapshot::Owned;
 use backstitch_core::cell::BLOCK_CELLS;
 
 fn append_to(savepoint: &mut Savepoint<'_>, batch: &Batch) -> Result<(), Error> {
@@ -185,4 +186,106 @@ fn a_margin_reaches_back_over_the_start_of_a_chunk() {
             assert!(memory.cells(0, SeqId(0)).len() <= 128 + 64 + BLOCK_CELLS, "{window:?}");
         }
     }
+}
+
+/// Return the position from which a rollback of a sequence to `pos` starts.
+fn restored_from(memory: &Memory, seq: u32, pos: i32) -> i32 {
+    memory.route(SeqId(seq), Pos(pos)).unwrap().restored_from.0
+}
+
+/// Return the positions of the rollback floors of a sequence.
+fn floors(memory: &Memory, seq: u32) -> Vec<i32> {
+    let list = memory.checkpoints.list(SeqId(seq)).iter();
+    list.filter(|entry| memory.checkpoints.get(entry.id).floor).map(|entry| entry.pos.0).collect()
+}
+
+/// Let a sequence of 600 tokens lose 100 of them, and close the gap.
+fn edited(layers: &[LayerSpec]) -> Memory {
+    let rollback = RollbackParams::default();
+    let mut memory = Memory::new(layers, &Params { rollback, ..params(2048, 2) }).unwrap();
+    append(&mut memory, &run_of(0, 0..300)).unwrap();
+    append(&mut memory, &run_of(0, 300..600)).unwrap();
+    memory.seq_rm(SeqId(0), Pos(100)..Pos(200)).unwrap();
+    memory.seq_add(SeqId(0), Pos(200)..Pos(600), -100).unwrap();
+    assert_eq!(floors(&memory, 0), [500]);
+    memory
+}
+
+#[test]
+fn an_edited_sequence_that_was_cut_keeps_its_way_back() {
+    let sliding = windowed(Window::Sliding(64));
+    for layers in [vec![sliding.clone()], vec![cached(), sliding]] {
+        for by_removal in [false, true] {
+            let mut memory = edited(&layers);
+            match by_removal {
+                true => memory.seq_rm(SeqId(0), Pos(490)..Pos::MAX).unwrap(),
+                false => memory.rewind(SeqId(0), Pos(490), 64).unwrap().commit().unwrap(),
+            }
+            assert_eq!(floors(&memory, 0), [490]);
+            append(&mut memory, &run_of(0, 490..690)).unwrap();
+            assert_eq!(restored_from(&memory, 0, 505), 490);
+            // A prefix of it, too.
+            memory.seq_cp(SeqId(0), SeqId(1), Pos::ZERO..Pos(680)).unwrap();
+            assert_eq!(restored_from(&memory, 1, 505), 490);
+            memory.audit().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_cut_through_a_hole_ends_at_the_last_token_there_is() {
+    let rollback = RollbackParams::default();
+    let layers = [windowed(Window::Sliding(64))];
+    let mut memory = Memory::new(&layers, &Params { rollback, ..params(2048, 1) }).unwrap();
+    append(&mut memory, &run_of(0, 0..300)).unwrap();
+    memory.seq_rm(SeqId(0), Pos(270)..Pos(280)).unwrap();
+    memory.seq_rm(SeqId(0), Pos(280)..Pos::MAX).unwrap();
+    assert_eq!((memory.seq_pos_max(SeqId(0)), floors(&memory, 0)), (Some(Pos(269)), vec![270]));
+    append(&mut memory, &run_of(0, 270..600)).unwrap();
+    assert_eq!(restored_from(&memory, 0, 300), 270);
+    memory.audit().unwrap();
+}
+
+#[test]
+fn a_copy_of_the_end_of_a_sequence_has_a_way_back_to_where_it_was_made() {
+    let sliding = windowed(Window::Sliding(64));
+    for layers in [vec![sliding.clone()], vec![cached(), sliding]] {
+        let mut memory = edited(&layers);
+        memory.seq_cp(SeqId(0), SeqId(1), Pos(450)..Pos::MAX).unwrap();
+        assert_eq!(floors(&memory, 1), [500]);
+        append(&mut memory, &run_of(1, 500..740)).unwrap();
+        assert_eq!(restored_from(&memory, 1, 510), 500);
+        memory.audit().unwrap();
+    }
+}
+
+#[test]
+fn a_floor_is_the_way_back_to_what_follows_it_and_closes_none() {
+    let rollback = RollbackParams::default();
+    let params = Params { rollback, ..params(2048, 2) };
+    let mut memory = Memory::new(&hybrid(), &params).unwrap();
+    append(&mut memory, &run_of(0, 0..300)).unwrap();
+    memory.pin(SeqId(0)).unwrap();
+    append(&mut memory, &run_of(0, 300..700)).unwrap();
+    memory.set_floor(SeqId(0)).unwrap();
+    append(&mut memory, &run_of(0, 700..1200)).unwrap();
+    assert_eq!((restored_from(&memory, 0, 710), restored_from(&memory, 0, 300)), (700, 300));
+    // The next one takes its place, except in a fork.
+    memory.seq_cp(SeqId(0), SeqId(1), ALL).unwrap();
+    for start in (1200..1400).step_by(10) {
+        memory.set_floor(SeqId(0)).unwrap();
+        append(&mut memory, &run_of(0, start..start + 10)).unwrap();
+    }
+    assert_eq!((floors(&memory, 0), floors(&memory, 1)), (vec![700, 1390], vec![700]));
+    memory.seq_rm(SeqId(1), ALL).unwrap();
+    memory.set_floor(SeqId(0)).unwrap();
+    assert_eq!(floors(&memory, 0), [1400]);
+    assert_eq!(memory.set_floor(SeqId(2)), Err(Error::UnknownSequence { seq: SeqId(2), n_seq_max: 2 }));
+    memory.audit().unwrap();
+    // A snapshot has all of them.
+    let owned = Owned::copy(&memory.export(&[SeqId(0)]).unwrap());
+    let mut other = Memory::new(&hybrid(), &params).unwrap();
+    other.import(&owned.snapshot, &owned, &[SeqId(1)], false).unwrap().commit();
+    assert_eq!(other.positions(SeqId(1)), memory.positions(SeqId(0)));
+    assert_eq!(floors(&other, 1), [1400]);
 }

@@ -189,3 +189,63 @@ fn savepoints_of_forks_find_room_however_many_there_were() {
         memory.audit().unwrap();
     }
 }
+
+/// Return a memory whose budget of 4 checkpoints two sequences share.
+fn crowded() -> Memory {
+    let mut memory = memory(4);
+    for (seq, end) in [(B, 5000), (A, 1000)] {
+        for start in (0..end).step_by(500) {
+            append(&mut memory, &run_of(seq.0, start..start + 500)).unwrap();
+        }
+    }
+    memory
+}
+
+/// Return the number of checkpoints that the budget pays for.
+fn n_paid(memory: &Memory) -> usize {
+    let is_paid = |id: &u32| {
+        let checkpoint = memory.checkpoints.get(*id);
+        checkpoint.refs > 0 && checkpoint.readers == 0 && !checkpoint.floor
+    };
+    (0..memory.checkpoints.sizes.n_checkpoints).filter(is_paid).count()
+}
+
+#[test]
+fn an_undone_savepoint_takes_no_checkpoint_from_any_sequence() {
+    for is_rolled_back in [false, true] {
+        let mut memory = crowded();
+        let before = [A, B].map(|seq| memory.positions(seq).unwrap());
+        let listed: &[SeqId] = if is_rolled_back { &[] } else { &[A] };
+        let mut savepoint = memory.savepoint(listed).unwrap();
+        let mut start = 1000;
+        if is_rolled_back {
+            let rewind = savepoint.rewind(A, Pos(300), 64).unwrap();
+            start = rewind.route().restored_from.0;
+            rewind.commit().unwrap();
+        }
+        append_to(&mut savepoint, A, start..9000);
+        drop(savepoint);
+        assert_eq!([A, B].map(|seq| memory.positions(seq).unwrap()), before, "{is_rolled_back}");
+        memory.audit().unwrap();
+    }
+}
+
+#[test]
+fn a_committed_savepoint_keeps_to_the_budget_with_the_checkpoints_of_all_sequences() {
+    let mut memory = crowded();
+    let mut savepoint = memory.savepoint(&[A]).unwrap();
+    append_to(&mut savepoint, A, 1000..9000);
+    savepoint.commit();
+    assert_eq!(n_paid(&memory), 4);
+    // Some are of the new tokens.
+    assert!(memory.checkpoints.list(A).iter().any(|entry| (1001..8960).contains(&entry.pos.0)));
+    memory.audit().unwrap();
+}
+
+#[test]
+fn a_leaked_savepoint_guards_nothing_behind_the_next_one() {
+    let mut memory = crowded();
+    core::mem::forget(memory.savepoint(&[]).unwrap());
+    memory.savepoint(&[]).unwrap().commit();
+    assert!((0..memory.checkpoints.sizes.n_checkpoints).all(|id| !memory.checkpoints.get(id).guarded));
+}

@@ -130,7 +130,7 @@ impl<E: Engine> Machine<E> {
                 }
                 self.operation(src, range, Operation::Copy, i32::from(*dst));
             }
-            Step::Keep { seq } => self.operation(seq, &(0, 255), Operation::Keep, 0),
+            Step::Keep { seq } => self.keep(SeqId(u32::from(*seq))),
             Step::Add { seq, range, delta } => self.operation(seq, range, Operation::Add, i32::from(*delta)),
             Step::Divide { seq, range, divisor } => {
                 self.operation(seq, range, Operation::Divide, i32::from(*divisor));
@@ -313,11 +313,16 @@ impl<E: Engine> Machine<E> {
         }
     }
 
+    fn keep(&mut self, seq: SeqId) {
+        self.pins.retain(|pin| pin.0 == seq);
+        let (real, naive) = (self.real.seq_keep(seq), self.naive.seq_keep(seq));
+        self.agree(real, naive);
+    }
+
     fn operation(&mut self, seq: &u8, range: &(u8, u8), op: Operation, argument: i32) {
         let seq = SeqId(u32::from(*seq));
         self.pins.retain(|pin| match op {
             Operation::Copy => true,
-            Operation::Keep => pin.0 == seq,
             _ => pin.0 != seq,
         });
         let is_move = matches!(op, Operation::Add | Operation::Divide);
@@ -345,7 +350,6 @@ impl<E: Engine> Machine<E> {
                 }
                 (copied, self.naive.seq_cp(seq, dst, range))
             }
-            Operation::Keep => (real.seq_keep(seq), self.naive.seq_keep(seq)),
             Operation::Add => {
                 let free = real.n_free_blocks();
                 let moved = real.seq_add(seq, range.clone(), argument);

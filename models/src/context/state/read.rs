@@ -159,6 +159,7 @@ impl Context {
             if fit.conversion.is_some() && self.left(seq) == Left::Something {
                 history.make_foreign();
             }
+            self.outputs.forget(seq);
             self.outputs.give(seq, logits);
             if let Some(slot) = self.sequences.get_mut(seq.index()) {
                 *slot = Some(history);
