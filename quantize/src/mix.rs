@@ -125,13 +125,11 @@ impl<'a> Mix<'a> {
             _ => {}
         }
         let default = options.file_type.dtype();
-        if matches!(default, DType::F32 | DType::F16 | DType::BF16) {
-            return Ok(default);
-        }
+        let is_pure = options.pure || matches!(default, DType::F32 | DType::F16 | DType::BF16);
         let manual = options.tensor_types.iter().find_map(|pattern| pattern.dtype_of(name));
         let chosen = match manual {
             Some(dtype) => dtype,
-            None if options.pure => default,
+            None if is_pure => default,
             None => self.mixed(category, tensor)?,
         };
         fallback::fitting(tensor, chosen)
