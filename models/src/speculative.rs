@@ -49,7 +49,7 @@ pub use lookup::Lookup;
 
 use crate::{context::Context, error::Error, sampler::Chain};
 use alloc::{boxed::Box, vec::Vec};
-use backstitch_kv::{Batch, Pos, SeqId, Token};
+use backstitch_kv::{Batch, Pos, SeqId, Token, Wanted};
 use core::ops::ControlFlow;
 
 /// A source of drafts: tokens that may continue a text.
@@ -269,11 +269,15 @@ impl<D: Drafter> Speculative<D> {
     /// Evaluate the last token and the draft behind it; without the draft if there are no free
     /// cells for it.
     fn evaluate(&mut self, ctx: &mut Context, last: Token) -> Result<(), Error> {
-        self.fill(ctx.pos(self.seq)?, last);
+        let start = ctx.pos(self.seq)?;
+        self.batch.clear();
+        self.batch.extend(self.seq, start, &[last], Wanted::All)?;
+        self.batch.extend(self.seq, start + 1, &self.draft, Wanted::All)?;
         match ctx.decode(&self.batch) {
             Err(Error::Memory(backstitch_kv::Error::Full { .. })) if !self.draft.is_empty() => {
                 self.draft.clear();
-                self.fill(ctx.pos(self.seq)?, last);
+                self.batch.clear();
+                self.batch.extend(self.seq, start, &[last], Wanted::All)?;
                 ctx.decode(&self.batch)?;
             }
             result => result?,
@@ -282,13 +286,6 @@ impl<D: Drafter> Speculative<D> {
         self.stats.n_decodes += 1;
         self.stats.n_drafted += self.draft.len() as u64;
         Ok(())
-    }
-
-    fn fill(&mut self, start: Pos, last: Token) {
-        self.batch.clear();
-        for (pos, &token) in (start.0..).zip([last].iter().chain(&self.draft)) {
-            self.batch.push(token, Pos(pos), &[self.seq], true);
-        }
     }
 
     /// Draw at each position until a drafted token differs or enough tokens are chosen, and roll
