@@ -78,7 +78,7 @@ use crate::error::Error;
 use crate::graph::Head;
 use crate::runner::outputs::SharedLogits;
 use crate::sampler::{Chain, Settings, State};
-use crate::speculative::{self, Drafter, Speculative};
+use crate::speculative::{self, Drafter, Speculative, room_after};
 use alloc::{boxed::Box, vec::Vec};
 use backstitch_kv::{Pos, SeqId, Token};
 use branch::Branch;
@@ -127,7 +127,7 @@ impl fmt::Debug for Session {
 
 /// Return the most tokens that one sequence of `ctx` can hold, if there is a limit.
 fn limit_of(ctx: &Context) -> Option<usize> {
-    Some(ctx.room_after(0)).filter(|&room| room < usize::MAX)
+    Some(room_after(ctx, 0)).filter(|&room| room < usize::MAX)
 }
 
 impl Session {
@@ -202,10 +202,11 @@ impl Session {
         Ok(self.ctx)
     }
 
-    /// Stop computations when `cancel` asks for it, as [`Context::set_cancel`]. A generation then
-    /// ends with [`Finish::Cancelled`].
+    /// Stop computations, also those of the drafter, when `cancel` asks for it, as
+    /// [`Context::set_cancel`]. A generation then ends with [`Finish::Cancelled`].
     pub fn set_cancel(&mut self, cancel: Option<Cancel>) {
         self.ctx.set_cancel(cancel.clone());
+        self.speculative.set_cancel(cancel.clone());
         self.cancel = cancel;
     }
 
@@ -218,6 +219,7 @@ impl Session {
     /// [`speculative`].
     pub fn set_drafter(&mut self, drafter: Option<Box<dyn Drafter + Send>>, n: usize) {
         self.speculative = Speculative::new(drafter, self.current(), n);
+        self.speculative.set_cancel(self.cancel.clone());
     }
 
     /// Return the counts of drafted and accepted tokens since the drafter was set.

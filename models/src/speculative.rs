@@ -47,7 +47,7 @@ mod lookup;
 pub use draft_model::DraftModel;
 pub use lookup::Lookup;
 
-use crate::{context::Context, error::Error, sampler::Chain};
+use crate::{cancel::Cancel, context::Context, error::Error, sampler::Chain};
 use alloc::{boxed::Box, vec::Vec};
 use backstitch_kv::{Batch, Pos, SeqId, Token, Wanted};
 use core::ops::ControlFlow;
@@ -92,6 +92,10 @@ pub trait Drafter {
     /// has changed.
     fn draft(&mut self, tokens: &[Token], last: Token, n: usize, draft: &mut Vec<Token>)
     -> Result<(), Error>;
+
+    /// Stop drafting with [`Error::Cancelled`] when `cancel` asks for it, from now on; `None` ends
+    /// that. Drafters that take no time can ignore it, as the default does.
+    fn set_cancel(&mut self, _: Option<Cancel>) {}
 }
 
 impl<D: Drafter + ?Sized> Drafter for Box<D> {
@@ -103,6 +107,10 @@ impl<D: Drafter + ?Sized> Drafter for Box<D> {
         draft: &mut Vec<Token>,
     ) -> Result<(), Error> {
         (**self).draft(tokens, last, n, draft)
+    }
+
+    fn set_cancel(&mut self, cancel: Option<Cancel>) {
+        (**self).set_cancel(cancel);
     }
 }
 
@@ -116,6 +124,10 @@ impl<D: Drafter> Drafter for Option<D> {
         draft: &mut Vec<Token>,
     ) -> Result<(), Error> {
         self.as_mut().map_or(Ok(()), |drafter| drafter.draft(tokens, last, n, draft))
+    }
+
+    fn set_cancel(&mut self, cancel: Option<Cancel>) {
+        self.iter_mut().for_each(|drafter| drafter.set_cancel(cancel.clone()));
     }
 }
 
@@ -253,7 +265,7 @@ impl<D: Drafter> Speculative<D> {
     /// Ask for a draft of at most `limit` tokens, and no more than there are free cells for.
     fn request_draft(&mut self, ctx: &Context, last: Token, limit: usize) -> Result<(), Error> {
         let tokens = ctx.tokens(self.seq)?;
-        let room = ctx.room_after(ctx.pos(self.seq)?.0.unsigned_abs() as usize + 1);
+        let room = room_after(ctx, ctx.pos(self.seq)?.0.unsigned_abs() as usize + 1);
         let n = self.n_draft.min(limit).min(room);
         if n == 0 {
             return Ok(());
@@ -366,6 +378,12 @@ impl<D: Drafter> Speculative<D> {
         (self.next, self.end) = (None, None);
     }
 
+    /// Stop the drafter when `cancel` asks for it, as [`Drafter::set_cancel`]. The context has a
+    /// request of its own ([`Context::set_cancel`]).
+    pub fn set_cancel(&mut self, cancel: Option<Cancel>) {
+        self.drafter.set_cancel(cancel);
+    }
+
     /// Decode `seq` from now on, which has `pending` work. The sequence before keeps its tokens.
     pub(crate) fn follow(&mut self, seq: SeqId, pending: Pending) {
         self.seq = seq;
@@ -386,6 +404,13 @@ impl<D: Drafter> Speculative<D> {
     pub fn stats(&self) -> Stats {
         self.stats
     }
+}
+
+/// Return the number of tokens that a sequence of `len` tokens can still take, if it is the only
+/// one: as many as there are cells for, and positions that the model has embeddings for.
+pub(crate) fn room_after(ctx: &Context, len: usize) -> usize {
+    let n_positions = ctx.model().graph().n_positions().unwrap_or(usize::MAX);
+    ctx.room_after(len).min(n_positions.saturating_sub(len))
 }
 
 /// A chooser of tokens: it draws them, and is told each token that becomes part of the text.

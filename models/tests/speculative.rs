@@ -3,7 +3,7 @@
 
 use backstitch_core::pool::{Inline, Panicked, Pool};
 use backstitch_models::{
-    Context, Error, Model, Params, Pos, RollbackParams, SeqId, Token,
+    Cancel, Context, Error, Model, Params, Pos, RollbackParams, SeqId, Token,
     sampler::{Candidates, Chain, Greedy, History, Penalties, Sampler, Temperature, TopK, TopP},
     speculative::{DraftModel, Drafter, Lookup, Speculative, Stats},
 };
@@ -315,6 +315,26 @@ fn a_full_context_takes_no_guesses_and_then_errs_cleanly() {
 }
 
 #[test]
+fn the_last_positions_of_a_model_take_no_guesses() {
+    let target = model("gpt2");
+    let n = target.graph().n_positions().unwrap();
+    let mut ctx = Context::new(&target, params().n_ctx(2 * n as u32)).unwrap();
+    let seq = ctx.sequence().unwrap();
+    ctx.append(seq, &vec![Token(20); n - 10]).unwrap();
+    let mut chain = Choice::Greedy.chain(&Arc::default());
+    let mut speculative = Speculative::new(Wrong { right: vec![Token(3); n], every: 1 }, seq, N_DRAFT);
+    let error = loop {
+        match speculative.step(&mut ctx, &mut chain, 100, |_| false) {
+            Ok(step) => assert!(!step.tokens.is_empty()),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::BeyondPositions { .. }), "{error}");
+    assert_eq!(ctx.pos(seq).unwrap(), Pos(n as i32));
+    assert!(speculative.stats().n_drafted > 0);
+}
+
+#[test]
 fn guesses_that_find_no_room_beside_other_sequences_are_left_out() {
     let target = model("llama");
     let expected = plain(&target, Choice::Greedy);
@@ -364,6 +384,21 @@ fn a_draft_model_drafts_as_far_as_it_has_positions() {
         draft.len()
     };
     assert_eq!([draft(n - 10), draft(n - 2), draft(n - 1), draft(n), draft(n + 6)], [4, 2, 1, 0, 0]);
+}
+
+#[test]
+fn a_draft_model_stops_when_it_is_asked_to() {
+    let target = model("llama");
+    let cancel = Cancel::new();
+    let mut drafter: Box<dyn Drafter> = Box::new(Some(DraftModel::new(&target, &target, params()).unwrap()));
+    drafter.set_cancel(Some(cancel.clone()));
+    cancel.cancel();
+    let mut draft = Vec::new();
+    let refused = drafter.draft(&prompt(), Token(3), 4, &mut draft);
+    assert!(matches!(refused, Err(Error::Cancelled)), "{refused:?}");
+    drafter.set_cancel(None);
+    drafter.draft(&prompt(), Token(3), 4, &mut draft).unwrap();
+    assert_eq!(draft.len(), 4);
 }
 
 #[test]
