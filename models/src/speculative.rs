@@ -211,6 +211,11 @@ impl<D: Drafter> Speculative<D> {
     /// sequence has not changed, and the step can be tried again. A failure to roll rejected tokens
     /// back is no error of the step that chose the tokens: the next step tries again, and fails if
     /// it cannot either.
+    ///
+    /// There is one exception, that of [`Context::rollback`]: a failure can leave the sequence at
+    /// an earlier position, without tokens that the chain accepted, even those of this step.
+    /// [`Context::pos`] returns that position, and [`Speculative::next`] is `None` then. Append
+    /// the tokens again, or roll the chain back too.
     pub fn step(
         &mut self,
         ctx: &mut Context,
@@ -329,8 +334,7 @@ impl<D: Drafter> Speculative<D> {
         if n_right < self.draft.len() {
             self.n_draft = (n_right + 1).min(self.n_max);
             self.end = Some(Pos(start.0 + 1 + n_right as i32));
-            // The tokens are chosen even if this fails. The next step then tries again.
-            let _ = self.roll_back_rejected(ctx);
+            self.try_to_roll_back(ctx)?;
         } else if n_right > 0 {
             self.n_draft = self.n_draft.saturating_mul(2).min(self.n_max);
         }
@@ -345,24 +349,43 @@ impl<D: Drafter> Speculative<D> {
         self.stats.n_accepted += n_right as u64;
         self.next = Some(self.chosen.last().copied().unwrap_or(last));
         self.end = Some(Pos(start.0 + n_right as i32));
-        let _ = self.roll_back_rejected(ctx);
+        self.try_to_roll_back(ctx)?;
         if n_right == 0 { Err(Error::NoToken { seq: self.seq.0 }) } else { Ok(()) }
     }
 
-    /// Roll back the rejected tokens that are still in the sequence.
+    /// Roll back the rejected tokens that are still in the sequence. After an error there is no
+    /// work left if the sequence lost tokens of the text, because what was to come follows those.
     fn roll_back_rejected(&mut self, ctx: &mut Context) -> Result<(), Error> {
-        if let Some(end) = self.end {
-            let done = ctx.rollback(self.seq, end)?;
-            self.stats.n_reevaluated += u64::from(done.reevaluated);
-            self.end = None;
+        let Some(end) = self.end else { return Ok(()) };
+        match ctx.rollback(self.seq, end) {
+            Ok(done) => {
+                self.stats.n_reevaluated += u64::from(done.reevaluated);
+                self.end = None;
+                Ok(())
+            }
+            Err(error) => {
+                if ctx.pos(self.seq)? < end {
+                    self.reset();
+                }
+                Err(error)
+            }
         }
-        Ok(())
+    }
+
+    /// Roll back the rejected tokens, or leave that to the next step if it fails: the tokens of
+    /// this one are chosen. A failure that lost tokens of the text cannot be made up for later.
+    fn try_to_roll_back(&mut self, ctx: &mut Context) -> Result<(), Error> {
+        match self.roll_back_rejected(ctx) {
+            Err(_) if self.end.is_some() => Ok(()),
+            result => result,
+        }
     }
 
     /// Evaluate the last token chosen, so that the context is as after plain decoding.
     ///
     /// # Errors
-    /// Those of [`Context::append`] and [`Context::rollback`]; the call can be repeated then.
+    /// Those of [`Context::append`] and [`Context::rollback`]; the call can be repeated then,
+    /// unless the sequence was left at an earlier position, as by [`Speculative::step`].
     pub fn flush(&mut self, ctx: &mut Context) -> Result<(), Error> {
         self.roll_back_rejected(ctx)?;
         if let Some(last) = self.next {

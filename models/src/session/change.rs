@@ -4,7 +4,6 @@ use super::{Session, limit_of, no_rollback};
 use crate::context::Rollback;
 use crate::error::Error;
 use crate::sampler::Rng;
-use crate::speculative::Pending;
 use crate::vocab::ParseSpecial;
 use alloc::vec::Vec;
 use backstitch_kv::{Pos, Token};
@@ -136,10 +135,8 @@ impl Session {
         let seq = self.current();
         let result = self.ctx.rollback(seq, pos);
         let held = self.ctx.pos(seq)?;
-        let branch = &mut self.current;
         if result.is_ok() || held < pos {
-            branch.pending = Pending::default();
-            branch.truncate(held)?;
+            self.current.cut(held)?;
         }
         result
     }
