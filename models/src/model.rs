@@ -10,10 +10,11 @@ use crate::{
     hparams::Hparams,
     nearest::Nearest,
     vocab::Vocab,
-    weights::Weights,
+    weights::{Files, Weights},
 };
 use alloc::{boxed::Box, string::String, sync::Arc};
-use backstitch_core::pool::Pool;
+use backstitch_core::packed::ALIGN;
+use backstitch_core::pool::{Inline, Pool};
 use backstitch_kv::io::Read;
 use backstitch_kv::storage::Fingerprint;
 use core::ops::Range;
@@ -135,7 +136,7 @@ impl Model {
     }
 
     /// Load a model with parameters; `progress` is called with the bytes that are done, and with
-    /// all.
+    /// all, which are those of the tensors that are not packed yet. The last call has both equal.
     ///
     /// # Errors
     /// Those of [`Model::open`], and [`Error::Cancelled`] if `params` ask to stop.
@@ -160,7 +161,9 @@ impl Model {
     ) -> Result<Self, Error> {
         let pool = backstitch_core::pool::ThreadPool::new(params.n_threads)?;
         let gguf = source.gguf()?;
-        let total = gguf.tensors().iter().map(|t| t.n_bytes() as u64).sum();
+        // Packed tensors stay in the file, and the next use reads them.
+        let read_now = gguf.tensors().iter().filter(|tensor| !tensor.is_packed());
+        let total = read_now.map(|tensor| tensor.n_bytes() as u64).sum();
         let is_packed = gguf.tensors().iter().any(TensorInfo::is_packed);
         let mut read = 0;
         let work = Stoppable::new(&pool, params.cancel.as_ref());
@@ -170,19 +173,54 @@ impl Model {
             source.release(tensor.shard(), start + range.start..start + range.end);
             progress(read.min(total), total);
         })?;
+        // The model may not use all tensors of the file.
+        if read < total {
+            progress(total, total);
+        }
         if is_packed {
-            inner.weights.keep(source);
+            inner.weights.keep(Files::Open(source));
         }
         Ok(Model(Arc::new(inner)))
     }
 
-    /// Load the model in `bytes`, the content of a GGUF file.
+    /// Load the model in `bytes`, the content of a GGUF file. All weights are copied.
     ///
     /// # Errors
     /// Those of [`Gguf::parse`] and of [`Model::from_gguf`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
         let gguf = Gguf::parse(bytes)?;
-        Self::from_gguf(&gguf, arch::ALL, &backstitch_core::pool::Inline, |_, _| {})
+        Self::from_gguf(&gguf, arch::ALL, &Inline, |_, _| {})
+    }
+
+    /// Load the model in `bytes`, the content of a GGUF file that stays in memory: one that is part
+    /// of the program, or lies in flash.
+    ///
+    /// Matrices that the file has [packed](crate::PackedModel) are used from there, without a copy.
+    /// For that `bytes` have to begin at a multiple of 64; all weights are copied otherwise.
+    ///
+    /// # Errors
+    /// Those of [`Model::from_bytes`].
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::Model;
+    ///
+    /// #[repr(C, align(64))]
+    /// struct Aligned<T: ?Sized>(T);
+    ///
+    /// // A program names its own packed file.
+    /// static FILE: &Aligned<[u8]> = &Aligned(*include_bytes!("../../demo/demo.gguf"));
+    ///
+    /// let model = Model::from_static(&FILE.0)?;
+    /// assert_eq!(model.hparams().architecture, "falcon-h1");
+    /// # Ok::<(), backstitch_models::Error>(())
+    /// ```
+    pub fn from_static(bytes: &'static [u8]) -> Result<Self, Error> {
+        let gguf = Gguf::parse(bytes)?;
+        let keep = bytes.as_ptr().addr().is_multiple_of(ALIGN);
+        let mut inner = Inner::load(&gguf, arch::ALL, &Stoppable::new(&Inline, None), keep, |_, _| {})?;
+        inner.weights.keep(Files::Static(bytes));
+        Ok(Model(Arc::new(inner)))
     }
 
     /// Load the model that comes from `input`, a GGUF file in one part of at most `limit` bytes:

@@ -78,7 +78,7 @@ use crate::error::Error;
 use crate::graph::Head;
 use crate::runner::outputs::SharedLogits;
 use crate::sampler::{Chain, Settings, State};
-use crate::speculative::{self, Drafter, Speculative};
+use crate::speculative::{self, Drafter, Speculative, room_after};
 use alloc::{boxed::Box, vec::Vec};
 use backstitch_kv::{Pos, SeqId, Token};
 use branch::Branch;
@@ -88,7 +88,10 @@ use core::fmt;
 /// Branches of text in one context, each with its chain of samplers; see the [module](self).
 ///
 /// Every method either does what it says or leaves all branches as they were, with the exceptions
-/// that its `# Errors` section names. The last token of a generation is drawn but may not be
+/// that its `# Errors` section names. One of them is common to all methods that re-evaluate tokens,
+/// as [`Context::rollback`] and [`Context::logits`] may have to: in a cache without a free block, a
+/// failure can shorten the branch. [`Session::pos`] is its end then, and the chain has the state
+/// that it had there. The last token of a generation is drawn but may not be
 /// evaluated yet. Methods that need its logits evaluate it first ([`Session::evaluate_pending`]).
 ///
 /// # Example
@@ -127,7 +130,7 @@ impl fmt::Debug for Session {
 
 /// Return the most tokens that one sequence of `ctx` can hold, if there is a limit.
 fn limit_of(ctx: &Context) -> Option<usize> {
-    Some(ctx.room_after(0)).filter(|&room| room < usize::MAX)
+    Some(room_after(ctx, 0)).filter(|&room| room < usize::MAX)
 }
 
 impl Session {
@@ -202,10 +205,11 @@ impl Session {
         Ok(self.ctx)
     }
 
-    /// Stop computations when `cancel` asks for it, as [`Context::set_cancel`]. A generation then
-    /// ends with [`Finish::Cancelled`].
+    /// Stop computations, also those of the drafter, when `cancel` asks for it, as
+    /// [`Context::set_cancel`]. A generation then ends with [`Finish::Cancelled`].
     pub fn set_cancel(&mut self, cancel: Option<Cancel>) {
         self.ctx.set_cancel(cancel.clone());
+        self.speculative.set_cancel(cancel.clone());
         self.cancel = cancel;
     }
 
@@ -218,6 +222,7 @@ impl Session {
     /// [`speculative`].
     pub fn set_drafter(&mut self, drafter: Option<Box<dyn Drafter + Send>>, n: usize) {
         self.speculative = Speculative::new(drafter, self.current(), n);
+        self.speculative.set_cancel(self.cancel.clone());
     }
 
     /// Return the counts of drafted and accepted tokens since the drafter was set.
@@ -330,9 +335,12 @@ impl Session {
     /// needed.
     ///
     /// # Errors
-    /// [`Error::NoLogits`] if the branch is empty; those of [`Session::evaluate_pending`].
+    /// [`Error::NoLogits`] if the branch is empty; those of [`Session::evaluate_pending`] and
+    /// [`Context::logits`], after which the branch can be shorter.
     pub fn logits(&mut self) -> Result<&[f32], Error> {
         self.evaluate_pending()?;
+        let result = self.ctx.logits(self.current.seq).map(|_| ());
+        keep_up(&self.ctx, &mut self.current, result)?;
         self.ctx.logits(self.current.seq)
     }
 
@@ -343,7 +351,8 @@ impl Session {
     /// Those of [`Session::logits`].
     pub fn shared_logits(&mut self) -> Result<SharedLogits, Error> {
         self.evaluate_pending()?;
-        self.ctx.shared_logits(self.current.seq)
+        let result = self.ctx.shared_logits(self.current.seq);
+        keep_up(&self.ctx, &mut self.current, result)
     }
 
     /// Evaluate the last token generated, if it is still pending. Methods that need this do it
@@ -351,7 +360,8 @@ impl Session {
     ///
     /// # Errors
     /// Those of [`Context::append`], if no cell is free or a request to cancel came. The token
-    /// stays in the branch, and the call can be repeated.
+    /// stays in the branch, and the call can be repeated. Those of [`Context::rollback`] if
+    /// rejected draft tokens are still to be rolled back; the branch can be shorter then.
     pub fn evaluate_pending(&mut self) -> Result<(), Error> {
         evaluate_pending(&mut self.speculative, &mut self.ctx, &mut self.current)
     }
@@ -385,6 +395,18 @@ fn evaluate_pending(
     speculative.follow(branch.seq, branch.pending);
     let result = speculative.flush(ctx);
     branch.pending = speculative.pending();
+    keep_up(ctx, branch, result)
+}
+
+/// Return the result of an operation on the context. If it failed and left the sequence of `branch`
+/// at an earlier position, as [`Context::rollback`] documents, the branch loses the same tokens.
+fn keep_up<T>(ctx: &Context, branch: &mut Branch, result: Result<T, Error>) -> Result<T, Error> {
+    if result.is_err() {
+        let held = ctx.pos(branch.seq)?;
+        if held < branch.end_evaluated() {
+            branch.cut(held)?;
+        }
+    }
     result
 }
 

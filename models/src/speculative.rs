@@ -47,9 +47,9 @@ mod lookup;
 pub use draft_model::DraftModel;
 pub use lookup::Lookup;
 
-use crate::{context::Context, error::Error, sampler::Chain};
+use crate::{cancel::Cancel, context::Context, error::Error, sampler::Chain};
 use alloc::{boxed::Box, vec::Vec};
-use backstitch_kv::{Batch, Pos, SeqId, Token};
+use backstitch_kv::{Batch, Pos, SeqId, Token, Wanted};
 use core::ops::ControlFlow;
 
 /// A source of drafts: tokens that may continue a text.
@@ -92,6 +92,10 @@ pub trait Drafter {
     /// has changed.
     fn draft(&mut self, tokens: &[Token], last: Token, n: usize, draft: &mut Vec<Token>)
     -> Result<(), Error>;
+
+    /// Stop drafting with [`Error::Cancelled`] when `cancel` asks for it, from now on; `None` ends
+    /// that. Drafters that take no time can ignore it, as the default does.
+    fn set_cancel(&mut self, _: Option<Cancel>) {}
 }
 
 impl<D: Drafter + ?Sized> Drafter for Box<D> {
@@ -103,6 +107,10 @@ impl<D: Drafter + ?Sized> Drafter for Box<D> {
         draft: &mut Vec<Token>,
     ) -> Result<(), Error> {
         (**self).draft(tokens, last, n, draft)
+    }
+
+    fn set_cancel(&mut self, cancel: Option<Cancel>) {
+        (**self).set_cancel(cancel);
     }
 }
 
@@ -116,6 +124,10 @@ impl<D: Drafter> Drafter for Option<D> {
         draft: &mut Vec<Token>,
     ) -> Result<(), Error> {
         self.as_mut().map_or(Ok(()), |drafter| drafter.draft(tokens, last, n, draft))
+    }
+
+    fn set_cancel(&mut self, cancel: Option<Cancel>) {
+        self.iter_mut().for_each(|drafter| drafter.set_cancel(cancel.clone()));
     }
 }
 
@@ -199,6 +211,11 @@ impl<D: Drafter> Speculative<D> {
     /// sequence has not changed, and the step can be tried again. A failure to roll rejected tokens
     /// back is no error of the step that chose the tokens: the next step tries again, and fails if
     /// it cannot either.
+    ///
+    /// There is one exception, that of [`Context::rollback`]: a failure can leave the sequence at
+    /// an earlier position, without tokens that the chain accepted, even those of this step.
+    /// [`Context::pos`] returns that position, and [`Speculative::next`] is `None` then. Append
+    /// the tokens again, or roll the chain back too.
     pub fn step(
         &mut self,
         ctx: &mut Context,
@@ -253,7 +270,7 @@ impl<D: Drafter> Speculative<D> {
     /// Ask for a draft of at most `limit` tokens, and no more than there are free cells for.
     fn request_draft(&mut self, ctx: &Context, last: Token, limit: usize) -> Result<(), Error> {
         let tokens = ctx.tokens(self.seq)?;
-        let room = ctx.room_after(ctx.pos(self.seq)?.0.unsigned_abs() as usize + 1);
+        let room = room_after(ctx, ctx.pos(self.seq)?.0.unsigned_abs() as usize + 1);
         let n = self.n_draft.min(limit).min(room);
         if n == 0 {
             return Ok(());
@@ -269,11 +286,15 @@ impl<D: Drafter> Speculative<D> {
     /// Evaluate the last token and the draft behind it; without the draft if there are no free
     /// cells for it.
     fn evaluate(&mut self, ctx: &mut Context, last: Token) -> Result<(), Error> {
-        self.fill(ctx.pos(self.seq)?, last);
+        let start = ctx.pos(self.seq)?;
+        self.batch.clear();
+        self.batch.extend(self.seq, start, &[last], Wanted::All)?;
+        self.batch.extend(self.seq, start + 1, &self.draft, Wanted::All)?;
         match ctx.decode(&self.batch) {
             Err(Error::Memory(backstitch_kv::Error::Full { .. })) if !self.draft.is_empty() => {
                 self.draft.clear();
-                self.fill(ctx.pos(self.seq)?, last);
+                self.batch.clear();
+                self.batch.extend(self.seq, start, &[last], Wanted::All)?;
                 ctx.decode(&self.batch)?;
             }
             result => result?,
@@ -282,13 +303,6 @@ impl<D: Drafter> Speculative<D> {
         self.stats.n_decodes += 1;
         self.stats.n_drafted += self.draft.len() as u64;
         Ok(())
-    }
-
-    fn fill(&mut self, start: Pos, last: Token) {
-        self.batch.clear();
-        for (pos, &token) in (start.0..).zip([last].iter().chain(&self.draft)) {
-            self.batch.push(token, Pos(pos), &[self.seq], true);
-        }
     }
 
     /// Draw at each position until a drafted token differs or enough tokens are chosen, and roll
@@ -320,8 +334,7 @@ impl<D: Drafter> Speculative<D> {
         if n_right < self.draft.len() {
             self.n_draft = (n_right + 1).min(self.n_max);
             self.end = Some(Pos(start.0 + 1 + n_right as i32));
-            // The tokens are chosen even if this fails. The next step then tries again.
-            let _ = self.roll_back_rejected(ctx);
+            self.try_to_roll_back(ctx)?;
         } else if n_right > 0 {
             self.n_draft = self.n_draft.saturating_mul(2).min(self.n_max);
         }
@@ -336,24 +349,43 @@ impl<D: Drafter> Speculative<D> {
         self.stats.n_accepted += n_right as u64;
         self.next = Some(self.chosen.last().copied().unwrap_or(last));
         self.end = Some(Pos(start.0 + n_right as i32));
-        let _ = self.roll_back_rejected(ctx);
+        self.try_to_roll_back(ctx)?;
         if n_right == 0 { Err(Error::NoToken { seq: self.seq.0 }) } else { Ok(()) }
     }
 
-    /// Roll back the rejected tokens that are still in the sequence.
+    /// Roll back the rejected tokens that are still in the sequence. After an error there is no
+    /// work left if the sequence lost tokens of the text, because what was to come follows those.
     fn roll_back_rejected(&mut self, ctx: &mut Context) -> Result<(), Error> {
-        if let Some(end) = self.end {
-            let done = ctx.rollback(self.seq, end)?;
-            self.stats.n_reevaluated += u64::from(done.reevaluated);
-            self.end = None;
+        let Some(end) = self.end else { return Ok(()) };
+        match ctx.rollback(self.seq, end) {
+            Ok(done) => {
+                self.stats.n_reevaluated += u64::from(done.reevaluated);
+                self.end = None;
+                Ok(())
+            }
+            Err(error) => {
+                if ctx.pos(self.seq)? < end {
+                    self.reset();
+                }
+                Err(error)
+            }
         }
-        Ok(())
+    }
+
+    /// Roll back the rejected tokens, or leave that to the next step if it fails: the tokens of
+    /// this one are chosen. A failure that lost tokens of the text cannot be made up for later.
+    fn try_to_roll_back(&mut self, ctx: &mut Context) -> Result<(), Error> {
+        match self.roll_back_rejected(ctx) {
+            Err(_) if self.end.is_some() => Ok(()),
+            result => result,
+        }
     }
 
     /// Evaluate the last token chosen, so that the context is as after plain decoding.
     ///
     /// # Errors
-    /// Those of [`Context::append`] and [`Context::rollback`]; the call can be repeated then.
+    /// Those of [`Context::append`] and [`Context::rollback`]; the call can be repeated then,
+    /// unless the sequence was left at an earlier position, as by [`Speculative::step`].
     pub fn flush(&mut self, ctx: &mut Context) -> Result<(), Error> {
         self.roll_back_rejected(ctx)?;
         if let Some(last) = self.next {
@@ -367,6 +399,12 @@ impl<D: Drafter> Speculative<D> {
     /// then.
     pub fn reset(&mut self) {
         (self.next, self.end) = (None, None);
+    }
+
+    /// Stop the drafter when `cancel` asks for it, as [`Drafter::set_cancel`]. The context has a
+    /// request of its own ([`Context::set_cancel`]).
+    pub fn set_cancel(&mut self, cancel: Option<Cancel>) {
+        self.drafter.set_cancel(cancel);
     }
 
     /// Decode `seq` from now on, which has `pending` work. The sequence before keeps its tokens.
@@ -389,6 +427,13 @@ impl<D: Drafter> Speculative<D> {
     pub fn stats(&self) -> Stats {
         self.stats
     }
+}
+
+/// Return the number of tokens that a sequence of `len` tokens can still take, if it is the only
+/// one: as many as there are cells for, and positions that the model has embeddings for.
+pub(crate) fn room_after(ctx: &Context, len: usize) -> usize {
+    let n_positions = ctx.model().graph().n_positions().unwrap_or(usize::MAX);
+    ctx.room_after(len).min(n_positions.saturating_sub(len))
 }
 
 /// A chooser of tokens: it draws them, and is told each token that becomes part of the text.

@@ -49,14 +49,36 @@ enum Weight {
     Vector(Box<[f32]>),
 }
 
+/// The files in which packed matrices lie that are used there.
+#[derive(Debug)]
+pub(crate) enum Files {
+    /// There are none: all matrices were copied.
+    None,
+    /// One file, in memory for good.
+    Static(&'static [u8]),
+    /// Open files, mapped or read.
+    #[cfg(feature = "std")]
+    Open(crate::gguf::Source),
+}
+
+impl Files {
+    /// Return the bytes of one file.
+    fn bytes(&self, part: usize) -> Option<&[u8]> {
+        match self {
+            Files::Static(bytes) if part == 0 => Some(bytes),
+            Files::None | Files::Static(_) => None,
+            #[cfg(feature = "std")]
+            Files::Open(source) => source.bytes(part),
+        }
+    }
+}
+
 /// The weights of a graph, in its order.
 #[derive(Debug)]
 pub(crate) struct Weights {
     all: Vec<Weight>,
     arena: Arena,
-    /// The files in which packed matrices lie, where they are used there.
-    #[cfg(feature = "std")]
-    source: Option<crate::gguf::Source>,
+    files: Files,
 }
 
 impl Weights {
@@ -94,18 +116,12 @@ impl Weights {
             let info = find(wanted)?;
             all.push(loader.load(&info, gguf.tensor_data(&info), &wanted.shape, &mut done)?);
         }
-        Ok(Weights {
-            all,
-            arena,
-            #[cfg(feature = "std")]
-            source: None,
-        })
+        Ok(Weights { all, arena, files: Files::None })
     }
 
     /// Keep the files in which packed matrices lie.
-    #[cfg(feature = "std")]
-    pub(crate) fn keep(&mut self, source: crate::gguf::Source) {
-        self.source = Some(source);
+    pub(crate) fn keep(&mut self, files: Files) {
+        self.files = files;
     }
 
     /// Return the elements of a vector.
@@ -131,21 +147,10 @@ impl Weights {
         let matrix = all.get(expert).ok_or(Error::NoExpert { expert })?;
         let bytes = match &matrix.place {
             Place::Arena(range) => self.arena.bytes().get(range.clone()),
-            Place::File { part, range } => self.in_file(*part, range.clone()),
+            Place::File { part, range } => self.files.bytes(*part).and_then(|bytes| bytes.get(range.clone())),
         };
         let bytes = bytes.ok_or(Error::WeightUse { weight: id.0, wanted: "a matrix in memory" })?;
         Ok(Packed::new(matrix.kind, matrix.n_rows, matrix.n_cols, bytes)?)
-    }
-
-    #[cfg(feature = "std")]
-    fn in_file(&self, part: usize, range: Range<usize>) -> Option<&[u8]> {
-        self.source.as_ref().and_then(|source| source.bytes(part)?.get(range))
-    }
-
-    /// Without files nothing is kept.
-    #[cfg(not(feature = "std"))]
-    fn in_file(&self, _part: usize, _range: Range<usize>) -> Option<&[u8]> {
-        None
     }
 
     /// Return the bytes of all weights.

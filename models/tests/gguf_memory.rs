@@ -2,9 +2,11 @@
 //! whatever its header claims.
 
 use backstitch_core::DType;
-use backstitch_models::Error;
+use backstitch_core::packed::Line;
+use backstitch_core::pool::Inline;
 use backstitch_models::gguf::{Gguf, Writer};
 use backstitch_models::vocab::{Vocab, VocabError, VocabSource};
+use backstitch_models::{Context, Error, Model, PackedModel, Params, Token};
 use backstitch_testing::Counting;
 
 #[global_allocator]
@@ -122,4 +124,38 @@ fn a_large_vocabulary_costs_two_words_a_text() {
     assert_eq!(gguf.required::<&[&str]>("tokens").unwrap(), texts);
     assert!(tally.allocations < 10, "{tally:?}");
     assert!(tally.bytes < 16 * texts.len() as u64 + 1000, "{tally:?}");
+}
+
+/// Return `bytes` at a multiple of 64, for good.
+fn aligned(bytes: &[u8]) -> &'static [u8] {
+    let lines: &'static mut [Line] = vec![Line([0; 64]); bytes.len().div_ceil(64)].leak();
+    let room: &mut [u8] = bytemuck::cast_slice_mut(lines);
+    room[..bytes.len()].copy_from_slice(bytes);
+    &room[..bytes.len()]
+}
+
+#[test]
+fn packed_matrices_of_a_static_file_are_not_copied() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../goldens/models/llama.gguf");
+    let original = std::fs::read(path).unwrap();
+    let parsed = Gguf::parse(&original).unwrap();
+    let packed = PackedModel::new(&parsed, &Inline, None, |_| {}).unwrap().writer().unwrap().to_bytes();
+    let file = aligned(&packed);
+    let gguf = Gguf::parse(file).unwrap();
+    let n_packed: usize = gguf.tensors().iter().filter(|t| t.is_packed()).map(|t| t.n_bytes()).sum();
+    let (model, used) = ALLOCATOR.during_here(|| Model::from_static(file).unwrap());
+    let (copied, with_copy) = ALLOCATOR.during_here(|| Model::from_bytes(file).unwrap());
+    assert!(used.bytes + n_packed as u64 <= with_copy.bytes, "{n_packed}: {used:?}, {with_copy:?}");
+    // At other places the matrices are copied, and the bits are the same.
+    let elsewhere = &aligned(&[&[0; 16], &packed[..]].concat())[16..];
+    let logits = |model: &Model| {
+        let mut ctx = Context::new(model, Params::default().n_ctx(64)).unwrap();
+        let seq = ctx.sequence().unwrap();
+        ctx.append(seq, &[Token(5), Token(6), Token(7)]).unwrap();
+        ctx.logits(seq).unwrap().to_vec()
+    };
+    let expected = logits(&copied);
+    for model in [model, Model::from_static(elsewhere).unwrap()] {
+        assert_eq!(logits(&model), expected);
+    }
 }

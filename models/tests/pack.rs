@@ -2,7 +2,7 @@
 
 use backstitch_core::pool::Inline;
 use backstitch_models::gguf::Gguf;
-use backstitch_models::{Context, Error, Model, PackedModel, Params, Token};
+use backstitch_models::{Context, Error, LoadParams, Model, PackedModel, Params, Token};
 
 fn golden(name: &str) -> Vec<u8> {
     std::fs::read(format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"))).unwrap()
@@ -36,6 +36,23 @@ fn a_packed_model_gives_the_same_bits_and_is_used_where_it_lies() {
         // Packing again changes nothing.
         assert!(pack(&packed) == packed, "{name}");
     }
+}
+
+#[test]
+fn progress_counts_what_is_read_and_comes_to_its_end() {
+    let bytes = golden("llama");
+    let folder = tempfile::tempdir().unwrap();
+    let [n_read, n_read_of_packed] = [bytes.clone(), pack(&bytes)].map(|file| {
+        let path = folder.path().join("model.gguf");
+        std::fs::write(&path, file).unwrap();
+        let mut calls = Vec::new();
+        Model::open_with(&path, LoadParams::default(), |done, all| calls.push((done, all))).unwrap();
+        assert!(calls.is_sorted() && calls.iter().all(|(_, all)| *all == calls[0].1), "{calls:?}");
+        let &(done, all) = calls.last().unwrap();
+        assert_eq!(done, all);
+        all
+    });
+    assert!(n_read_of_packed < n_read / 10, "{n_read_of_packed} of {n_read}");
 }
 
 #[test]

@@ -3,14 +3,14 @@
 
 use backstitch_core::pool::{Inline, Panicked, Pool};
 use backstitch_models::{
-    Context, Error, Model, Params, Pos, RollbackParams, SeqId, Token,
+    Cancel, Context, Error, Model, Params, Pos, RollbackParams, SeqId, Token,
     sampler::{Candidates, Chain, Greedy, History, Penalties, Sampler, Temperature, TopK, TopP},
     speculative::{DraftModel, Drafter, Lookup, Speculative, Stats},
 };
 use backstitch_testing::{Random, assert_bits};
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicU64, Ordering::Relaxed},
+    atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
 };
 
 /// Models, each with another one of the same vocabulary.
@@ -315,6 +315,26 @@ fn a_full_context_takes_no_guesses_and_then_errs_cleanly() {
 }
 
 #[test]
+fn the_last_positions_of_a_model_take_no_guesses() {
+    let target = model("gpt2");
+    let n = target.graph().n_positions().unwrap();
+    let mut ctx = Context::new(&target, params().n_ctx(2 * n as u32)).unwrap();
+    let seq = ctx.sequence().unwrap();
+    ctx.append(seq, &vec![Token(20); n - 10]).unwrap();
+    let mut chain = Choice::Greedy.chain(&Arc::default());
+    let mut speculative = Speculative::new(Wrong { right: vec![Token(3); n], every: 1 }, seq, N_DRAFT);
+    let error = loop {
+        match speculative.step(&mut ctx, &mut chain, 100, |_| false) {
+            Ok(step) => assert!(!step.tokens.is_empty()),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::BeyondPositions { .. }), "{error}");
+    assert_eq!(ctx.pos(seq).unwrap(), Pos(n as i32));
+    assert!(speculative.stats().n_drafted > 0);
+}
+
+#[test]
 fn guesses_that_find_no_room_beside_other_sequences_are_left_out() {
     let target = model("llama");
     let expected = plain(&target, Choice::Greedy);
@@ -364,6 +384,21 @@ fn a_draft_model_drafts_as_far_as_it_has_positions() {
         draft.len()
     };
     assert_eq!([draft(n - 10), draft(n - 2), draft(n - 1), draft(n), draft(n + 6)], [4, 2, 1, 0, 0]);
+}
+
+#[test]
+fn a_draft_model_stops_when_it_is_asked_to() {
+    let target = model("llama");
+    let cancel = Cancel::new();
+    let mut drafter: Box<dyn Drafter> = Box::new(Some(DraftModel::new(&target, &target, params()).unwrap()));
+    drafter.set_cancel(Some(cancel.clone()));
+    cancel.cancel();
+    let mut draft = Vec::new();
+    let refused = drafter.draft(&prompt(), Token(3), 4, &mut draft);
+    assert!(matches!(refused, Err(Error::Cancelled)), "{refused:?}");
+    drafter.set_cancel(None);
+    drafter.draft(&prompt(), Token(3), 4, &mut draft).unwrap();
+    assert_eq!(draft.len(), 4);
 }
 
 #[test]
@@ -452,6 +487,60 @@ fn a_step_that_fails_can_be_tried_again() {
         let right = expected.tokens.clone();
         assert!(stubborn(&mut ctx, seq, Wrong { right, every: 2 }, &expected) > 0, "{name}: {runs:?}");
     }
+}
+
+/// In a cache without a free block, a re-evaluation that fails leaves fewer tokens.
+#[test]
+fn a_failure_that_costs_tokens_of_the_text_is_told_and_leaves_nothing_to_do() {
+    let target = model("falcon_h1");
+    let start: Vec<Token> = (0..100).map(|i| Token(20 + i % 9 * (i % 9))).collect();
+    let greedy = || Chain::builder(288).with(Greedy).build();
+    let begin = || {
+        let params = params().n_ctx(128).n_seq_max(1).n_batch(32).rollback(RollbackParams::OFF);
+        let mut ctx = Context::new(&target, params).unwrap();
+        let seq = ctx.sequence().unwrap();
+        ctx.append(seq, &start).unwrap();
+        (ctx, seq)
+    };
+    let bad = || Wrong { right: vec![Token(3); 200], every: 1 };
+    let tell = |ctx: &mut Context, speculative: &mut Speculative<Wrong>, text: &mut Vec<Token>| {
+        while text.len() < start.len() + 5 {
+            let n = start.len() + 5 - text.len();
+            text.extend_from_slice(speculative.step(ctx, &mut greedy(), n, |_| false).unwrap().tokens);
+        }
+    };
+    let (mut ctx, seq) = begin();
+    let mut expected = start.clone();
+    tell(&mut ctx, &mut Speculative::new(bad(), seq, 0), &mut expected);
+    let mut n_lost = 0;
+    for n_checks in (1..).step_by(29) {
+        let (mut ctx, seq) = begin();
+        let mut speculative = Speculative::new(bad(), seq, 4);
+        let checks = Arc::new(AtomicI64::new(i64::MAX));
+        let left = checks.clone();
+        ctx.set_cancel(Some(Cancel::from_fn(move || left.fetch_sub(1, Relaxed) <= 0)));
+        let mut text = start.clone();
+        text.extend_from_slice(speculative.step(&mut ctx, &mut greedy(), 1, |_| false).unwrap().tokens);
+        checks.store(n_checks, Relaxed);
+        let step = speculative.step(&mut ctx, &mut greedy(), 4, |_| false).map(|step| step.tokens.to_vec());
+        let is_cancelled = checks.swap(i64::MAX, Relaxed) < 0;
+        let held = ctx.tokens(seq).unwrap().len();
+        match step {
+            Ok(tokens) => text.extend(tokens),
+            Err(_) if held < start.len() => {
+                n_lost += 1;
+                assert_eq!(speculative.next(), None);
+                ctx.append(seq, &text[held..]).unwrap();
+            }
+            Err(_) => assert_eq!(speculative.next(), text.last().copied()),
+        }
+        tell(&mut ctx, &mut speculative, &mut text);
+        assert_eq!(text, expected, "{n_checks}");
+        if !is_cancelled {
+            break;
+        }
+    }
+    assert!(n_lost > 0);
 }
 
 #[test]

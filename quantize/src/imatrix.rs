@@ -128,6 +128,15 @@ impl Imatrix {
         Ok(())
     }
 
+    /// Return true if all sums of matrix `matrix` of a tensor are finite.
+    fn is_finite(&self, tensor: &str, matrix: usize) -> bool {
+        let sums = self.entries.get(tensor).map(|entry| {
+            let n_cols = entry.sums.len().checked_div(entry.counts.len()).unwrap_or(0);
+            entry.sums.iter().skip(matrix * n_cols).take(n_cols)
+        });
+        sums.into_iter().flatten().all(|sum| sum.is_finite())
+    }
+
     /// Read a file of either form.
     ///
     /// # Errors

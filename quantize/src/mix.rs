@@ -13,7 +13,7 @@ use crate::{Error, FileType, Options};
 use backstitch_core::DType;
 use backstitch_models::gguf::{Gguf, TensorInfo};
 use category::Category;
-use layers::{Layers, use_more_bits};
+use layers::{Layers, is_inner, use_more_bits};
 
 pub use category::is_quantised;
 pub use layers::in_order;
@@ -125,13 +125,11 @@ impl<'a> Mix<'a> {
             _ => {}
         }
         let default = options.file_type.dtype();
-        if matches!(default, DType::F32 | DType::F16 | DType::BF16) {
-            return Ok(default);
-        }
+        let is_pure = options.pure || matches!(default, DType::F32 | DType::F16 | DType::BF16);
         let manual = options.tensor_types.iter().find_map(|pattern| pattern.dtype_of(name));
         let chosen = match manual {
             Some(dtype) => dtype,
-            None if options.pure => default,
+            None if is_pure => default,
             None => self.mixed(category, tensor)?,
         };
         fallback::fitting(tensor, chosen)
@@ -170,8 +168,7 @@ impl<'a> Mix<'a> {
             Category::FfnGate | Category::FfnUp => {
                 let layers =
                     if category == Category::FfnGate { &mut self.ffn_gate } else { &mut self.ffn_up };
-                let (layer, n) = (layers.next(tensor.name())?, self.model.n_layer);
-                let is_inner = layer >= n / 8 && layer < 7 * n / 8;
+                let is_inner = is_inner(layers.next(tensor.name())?, self.model.n_layer);
                 Ok(if file_type == F::IQ3_XS && is_inner { DType::IQ3_XXS } else { default })
             }
             _ => Ok(default),

@@ -7,8 +7,12 @@ mod shared;
 use backstitch_core::DType;
 use backstitch_core::pool::{Inline, Pool, ThreadPool};
 use backstitch_models::gguf::{Gguf, Writer};
-use backstitch_quantize::{Error, FileType, Imatrix, Options, Quantizer};
+use backstitch_models::judge::Windows;
+use backstitch_models::{Context, Model, Params, Token};
+use backstitch_quantize::{Error, FileType, Imatrix, Options, Pattern, Quantizer, collect};
 use shared::{crc32, golden};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Return the importance matrix that the goldens were made with: the same numbers for each matrix.
 fn imatrix(gguf: &Gguf<'_>) -> Imatrix {
@@ -99,4 +103,73 @@ fn one_expert_is_no_mixture() {
 fn threads_change_no_byte() {
     let none: [String; 0] = [];
     assert_eq!(differences("quant_f16", &ThreadPool::new(3).unwrap()), none);
+}
+
+#[test]
+fn any_number_of_layers_is_one() {
+    for (name, file_type, wanted) in [
+        ("blk.4000000000.ffn_down.weight", FileType::Q4_K_M, DType::Q6_K),
+        ("blk.4000000000.ffn_up.weight", FileType::IQ3_XS, DType::IQ3_S),
+        ("blk.2000000000.ffn_up.weight", FileType::IQ3_XS, DType::IQ3_XXS),
+    ] {
+        let data = vec![0; 2 * 4 * 256];
+        let mut writer = Writer::new();
+        writer.set("general.architecture", "llama").unwrap();
+        writer.set("llama.block_count", u32::MAX).unwrap().set("llama.expert_count", 2u32).unwrap();
+        writer.tensor(name, &[2, 256], DType::F32, &data).unwrap();
+        let (bytes, options) = (writer.to_bytes(), Options::new(file_type));
+        let gguf = Gguf::parse(&bytes).unwrap();
+        let quantizer = Quantizer::new(&gguf, &options).unwrap();
+        assert_eq!(quantizer.tensors()[0].dtype, wanted, "{name}");
+    }
+}
+
+#[test]
+fn tensors_get_the_type_that_they_were_given_in_files_of_floats_too() {
+    let bytes = golden("models/quant_f16.gguf");
+    let gguf = Gguf::parse(&bytes).unwrap();
+    for (file_type, float) in
+        [(FileType::F16, DType::F16), (FileType::BF16, DType::BF16), (FileType::F32, DType::F32)]
+    {
+        let mut options = Options::new(file_type);
+        options.tensor_types.push(Pattern::new("ffn_down", DType::Q8_0).unwrap());
+        let quantizer = Quantizer::new(&gguf, &options).unwrap();
+        let of = |name: &str| {
+            quantizer.tensors().iter().find(|planned| planned.tensor.name() == name).unwrap().dtype
+        };
+        assert_eq!([of("blk.0.ffn_down.weight"), of("blk.0.ffn_up.weight")], [DType::Q8_0, float]);
+    }
+}
+
+#[test]
+fn the_importance_of_numbers_too_large_ends_with_the_window_that_has_them() {
+    let bytes = golden("models/llama.gguf");
+    let (gguf, mut writer) = (Gguf::parse(&bytes).unwrap(), Writer::new());
+    for entry in gguf.metadata() {
+        writer.set(entry.key, entry.value.clone()).unwrap();
+    }
+    let large = 1e25f32.to_le_bytes().repeat(gguf.tensor("blk.0.attn_norm.weight").unwrap().n_elements());
+    for tensor in gguf.tensors() {
+        let is_large = tensor.name() == "blk.0.attn_norm.weight";
+        let data = if is_large { &large } else { gguf.tensor_data(tensor) };
+        writer.tensor(tensor.name(), tensor.shape(), tensor.dtype(), data).unwrap();
+    }
+    let tokens: Vec<Token> = (10..58).map(Token).collect();
+    let measure = |file: &[u8]| {
+        let mut ctx = Context::new(&Model::from_bytes(file).unwrap(), Params::default().n_ctx(16)).unwrap();
+        let (shown, mut n_done) = (Arc::new(AtomicU32::new(0)), 0);
+        let count = shown.clone();
+        ctx.set_observer(Some(Box::new(move |_| {
+            count.fetch_add(1, Relaxed);
+        })));
+        let windows = Windows::new(&tokens, 16, None).unwrap();
+        let result = collect(&mut ctx, windows, "numbers", false, &mut |_| n_done += 1);
+        let seq = ctx.sequence().unwrap();
+        ctx.append(seq, &tokens[..2]).unwrap();
+        assert_eq!(shown.load(Relaxed), 0, "the observer is replaced and removed");
+        (result, n_done)
+    };
+    let (result, n_done) = measure(&writer.to_bytes());
+    assert!(matches!(&result, Err(Error::NotFinite { tensor }) if tensor.starts_with("blk.0.attn_")));
+    assert_eq!((n_done, measure(&bytes).1), (0, 3));
 }

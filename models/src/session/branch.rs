@@ -95,6 +95,11 @@ impl Branch {
         self.pos_of(self.tokens.len())
     }
 
+    /// Return the position behind the tokens that the context has evaluated.
+    pub fn end_evaluated(&self) -> Pos {
+        self.pos_of(self.tokens.len().saturating_sub(usize::from(self.pending.next.is_some())))
+    }
+
     /// Return the position behind the first `n_tokens` known tokens.
     pub fn pos_of(&self, n_tokens: usize) -> Pos {
         Pos(self.first.0.saturating_add(i32::try_from(n_tokens).unwrap_or(i32::MAX)))
@@ -184,11 +189,21 @@ impl Branch {
         self.restart_trail();
     }
 
+    /// Remove the tokens from `held` on, where the sequence ends now, with all work that was still
+    /// to be done for them, and restore the chain's state there.
+    ///
+    /// # Errors
+    /// Those of [`Chain::roll_back`].
+    pub fn cut(&mut self, held: Pos) -> Result<(), Error> {
+        self.pending = Pending::default();
+        self.truncate(held)
+    }
+
     /// Remove the tokens from `pos` on, and restore the chain's state there.
     ///
     /// # Errors
     /// Those of [`Chain::roll_back`].
-    pub fn truncate(&mut self, pos: Pos) -> Result<(), Error> {
+    fn truncate(&mut self, pos: Pos) -> Result<(), Error> {
         if pos >= self.end() {
             return Ok(());
         }

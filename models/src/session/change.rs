@@ -4,7 +4,6 @@ use super::{Session, limit_of, no_rollback};
 use crate::context::Rollback;
 use crate::error::Error;
 use crate::sampler::Rng;
-use crate::speculative::Pending;
 use crate::vocab::ParseSpecial;
 use alloc::vec::Vec;
 use backstitch_kv::{Pos, Token};
@@ -70,9 +69,9 @@ impl Session {
     /// evaluate the new tokens.
     ///
     /// # Errors
-    /// [`Error::TooLong`] or [`Error::Token`], before anything is rolled back. Those of
-    /// [`Session::rollback`] and [`Session::feed`]; the branch then holds the common prefix, or
-    /// more.
+    /// [`Error::TooLong`], [`Error::BeyondPositions`] or [`Error::Token`], before anything is
+    /// rolled back. Those of [`Session::rollback`] and [`Session::feed`]; the branch then holds the
+    /// common prefix, or more.
     pub fn set_tokens(&mut self, tokens: &[Token]) -> Result<PrefixReuse, Error> {
         self.set_tokens_with(tokens, |_| {})
     }
@@ -99,7 +98,8 @@ impl Session {
     /// Check that the current branch can hold `tokens` from `pos` on, ignoring the other branches.
     ///
     /// # Errors
-    /// [`Error::Token`] for a token outside of the vocabulary; [`Error::TooLong`].
+    /// [`Error::Token`] for a token outside of the vocabulary; [`Error::TooLong`] if there are too
+    /// few cells, [`Error::BeyondPositions`] if there are too few positions.
     pub(super) fn check_fit(&self, pos: Pos, tokens: &[Token]) -> Result<(), Error> {
         let n_vocab = self.ctx.model().hparams().n_vocab;
         let stranger = (0..).zip(tokens).find(|(_, token)| token.0 as usize >= n_vocab);
@@ -107,7 +107,11 @@ impl Session {
             return Err(Error::Token { index, token: token.0, n_vocab });
         }
         let n_tokens = tokens.len().saturating_add(usize::try_from(pos.0).unwrap_or(0));
+        let n_positions = self.ctx.model().graph().n_positions();
         match limit_of(&self.ctx) {
+            Some(n_pos) if n_tokens > n_pos && n_positions == Some(n_pos) => {
+                Err(Error::BeyondPositions { pos: n_pos as i32, n_pos })
+            }
             Some(n_ctx) if n_tokens > n_ctx => Err(Error::TooLong { n_tokens, n_ctx }),
             _ => Ok(()),
         }
@@ -131,10 +135,8 @@ impl Session {
         let seq = self.current();
         let result = self.ctx.rollback(seq, pos);
         let held = self.ctx.pos(seq)?;
-        let branch = &mut self.current;
         if result.is_ok() || held < pos {
-            branch.pending = Pending::default();
-            branch.truncate(held)?;
+            self.current.cut(held)?;
         }
         result
     }
@@ -179,9 +181,9 @@ impl Session {
     /// Replace all tokens of the current branch from `pos` on by `tokens`.
     ///
     /// # Errors
-    /// [`Error::TooLong`] or [`Error::Token`], before anything is rolled back. Those of
-    /// [`Session::rollback`]. Those of [`Session::feed`]; the branch then ends at `pos` or behind
-    /// it.
+    /// [`Error::TooLong`], [`Error::BeyondPositions`] or [`Error::Token`], before anything is
+    /// rolled back. Those of [`Session::rollback`]. Those of [`Session::feed`]; the branch then
+    /// ends at `pos` or behind it.
     pub fn edit(&mut self, pos: Pos, tokens: &[Token]) -> Result<Rollback, Error> {
         self.check_fit(pos, tokens)?;
         let rollback = self.rollback(pos)?;

@@ -32,7 +32,7 @@ pub enum Finish {
     },
     /// The number of tokens reached [`GenerateOptions::limit`](super::GenerateOptions::limit).
     Limit,
-    /// The context has no free cell for another token.
+    /// The context has no free cell for another token, or the model no position.
     ContextFull,
     /// A request to cancel came; see [`Session::set_cancel`](super::Session::set_cancel).
     Cancelled,

@@ -3,7 +3,7 @@
 use super::branch::Branch;
 use super::chunk::{Buffers, Chunk, TokenLogprobs};
 use super::finish::Finish;
-use super::{Session, limit_of};
+use super::{Session, keep_up, limit_of};
 use crate::error::Error;
 use crate::model::Model;
 use crate::speculative::Choose;
@@ -113,7 +113,8 @@ impl Session {
     /// # Errors
     /// A chunk is [`Error::NoLogits`] if the branch is empty, [`Error::NoToken`] if the samplers
     /// ban every token, or an error of [`Context::decode`](crate::Context::decode). A full context
-    /// and a request to cancel are no errors but a [`Finish`].
+    /// and a request to cancel are no errors but a [`Finish`], unless they shortened the branch: it
+    /// then ends before tokens that were yielded ([`Session::pos`]).
     pub fn generate(&mut self, options: GenerateOptions) -> Generation<'_> {
         let n_left = options.limit.unwrap_or(usize::MAX);
         self.current.begin(n_left);
@@ -187,6 +188,8 @@ impl Generation<'_> {
         let step = speculative.step_with(ctx, &mut chooser, n, ends).map(|step| step.end);
         let stopped_by = chooser.stopped_by;
         branch.pending = speculative.pending();
+        let (end, step) = (branch.end(), keep_up(ctx, branch, step));
+        let is_shorter = branch.end() < end;
         let chunk = &mut buffers.chunk;
         // An end-of-generation token is drawn, but is not part of the text.
         chunk.logprobs.truncate(chunk.tokens.len());
@@ -195,6 +198,7 @@ impl Generation<'_> {
             Ok(_) if stopped_by.is_some() => Ok(stopped_by.map(|index| Finish::Stop { index })),
             Ok(Some(end)) => Ok(Some(Finish::End(end))),
             Ok(None) => Ok((self.rest.n_left == 0).then_some(Finish::Limit)),
+            Err(error) if is_shorter => Err(error),
             Err(Error::Cancelled) => Ok(Some(Finish::Cancelled)),
             Err(Error::Memory(backstitch_kv::Error::Full { .. })) => Ok(Some(Finish::ContextFull)),
             Err(error) => Err(error),

@@ -5,7 +5,7 @@ use super::chunk::TokenLogprobs;
 use crate::error::Error;
 use crate::vocab::{AddSpecial, ParseSpecial};
 use alloc::vec::Vec;
-use backstitch_kv::{Batch, Pos, SeqId, Token};
+use backstitch_kv::{Batch, Pos, Token, Wanted};
 
 impl Session {
     /// Return the tokens of a text at the beginning of a prompt, with the special tokens that the
@@ -73,8 +73,11 @@ impl Session {
         if n_done < tokens.len() { Err(Error::Cancelled) } else { Ok(()) }
     }
 
-    /// Add tokens that were evaluated.
+    /// Add tokens that were evaluated, if there are any.
     pub(super) fn note(&mut self, tokens: &[Token]) {
+        if tokens.is_empty() {
+            return;
+        }
         self.current.checkpoint();
         self.current.generated.iter_mut().for_each(|generated| generated.stop = None);
         tokens.iter().for_each(|&token| self.current.push(token));
@@ -151,8 +154,9 @@ impl Session {
         });
         let (mut batch, mut n_done) = (Batch::new(), 0);
         for step in tokens.chunks(self.ctx.params().n_ubatch as usize) {
-            fill(&mut batch, seq, self.pos(), step);
-            if let Err(error) = self.ctx.decode(&batch) {
+            batch.clear();
+            let filled = batch.extend(seq, self.pos(), step, Wanted::All).map(|_| ());
+            if let Err(error) = filled.map_err(Error::from).and_then(|()| self.ctx.decode(&batch)) {
                 if !matches!(error, Error::Cancelled) {
                     self.rollback(start)?;
                 }
@@ -167,13 +171,5 @@ impl Session {
             }
         }
         Ok(())
-    }
-}
-
-/// Fill `batch` with tokens of `seq` from `start` on, with the output of each.
-fn fill(batch: &mut Batch, seq: SeqId, start: Pos, tokens: &[Token]) {
-    batch.clear();
-    for (pos, &token) in (start.0..).zip(tokens) {
-        batch.push(token, Pos(pos), &[seq], true);
     }
 }

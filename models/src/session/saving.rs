@@ -90,9 +90,9 @@ impl Session {
     /// or [`Session::feed`].
     ///
     /// # Errors
-    /// [`Error::TooLong`] or [`Error::Token`], before anything is rolled back; those of
-    /// [`Session::rollback`]. Those of [`Context::recall`](crate::Context::recall); the branch is
-    /// empty then.
+    /// [`Error::TooLong`], [`Error::BeyondPositions`] or [`Error::Token`], before anything is
+    /// rolled back; those of [`Session::rollback`]. Those of
+    /// [`Context::recall`](crate::Context::recall); the branch is empty then.
     pub fn recall(&mut self, cache: &PromptCache, tokens: &[Token]) -> Result<Recalled, Error> {
         self.check_fit(Pos::ZERO, tokens)?;
         self.rollback(Pos::ZERO)?;

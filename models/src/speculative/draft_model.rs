@@ -1,7 +1,7 @@
 //! Drafts of a smaller model.
 
-use super::Drafter;
-use crate::{context::Context, error::Error, model::Model, params::Params, vocab::Vocab};
+use super::{Drafter, room_after};
+use crate::{cancel::Cancel, context::Context, error::Error, model::Model, params::Params, vocab::Vocab};
 use alloc::{boxed::Box, format, vec::Vec};
 use backstitch_kv::{Pos, SeqId, Token};
 
@@ -92,7 +92,7 @@ impl Drafter for DraftModel {
         draft: &mut Vec<Token>,
     ) -> Result<(), Error> {
         // The last token of a draft is not evaluated.
-        let room = self.ctx.room_after(tokens.len());
+        let room = room_after(&self.ctx, tokens.len());
         if n.min(room) == 0 || !self.follow(tokens, last)? {
             return Ok(());
         }
@@ -104,6 +104,10 @@ impl Drafter for DraftModel {
             }
         }
         Ok(())
+    }
+
+    fn set_cancel(&mut self, cancel: Option<Cancel>) {
+        self.ctx.set_cancel(cancel);
     }
 }
 

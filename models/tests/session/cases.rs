@@ -3,10 +3,11 @@
 use super::*;
 use backstitch_models::sampler::{Logprobs, Settings};
 use backstitch_models::session::{Finish, GenerateOptions, Randomness};
-use backstitch_models::speculative::Lookup;
+use backstitch_models::speculative::{Drafter, Lookup};
 use backstitch_models::vocab::{AddSpecial, ParseSpecial};
 use backstitch_models::{Cancel, Pos, RestoreOptions, SaveOptions};
 use backstitch_testing::assert_bits;
+use std::sync::{Arc, Mutex};
 
 #[test]
 fn scores_are_those_of_evaluating_token_by_token() {
@@ -82,6 +83,77 @@ fn a_full_context_ends_a_generation_and_holds_what_was_told() {
     ));
     session.evaluate_pending().unwrap();
     assert_eq!(session.tokens().len(), N_CTX as usize);
+}
+
+#[test]
+fn the_last_position_of_a_model_ends_a_generation_with_and_without_drafts() {
+    let model = model("gpt2");
+    let n = model.graph().n_positions().unwrap();
+    let prompt: Vec<Token> = (0..n as u32 - 10).map(|i| Token(20 + i % 7)).collect();
+    let texts = [0, 8].map(|n_draft| {
+        let ctx = Context::new(&model, params().n_ctx(2 * n as u32)).unwrap();
+        let mut session = Session::with_chain(ctx, chain(&model)).unwrap();
+        session.set_drafter(Some(Box::new(Lookup { n_min: 1, ..Lookup::default() })), n_draft);
+        session.feed(&prompt).unwrap();
+        let mut generation = session.generate(GenerateOptions::default().ignore_eos());
+        assert_eq!(generation.by_ref().map(|chunk| chunk.unwrap().tokens.len()).sum::<usize>(), 10);
+        assert_eq!(generation.finish(), Some(Finish::ContextFull));
+        session.evaluate_pending().unwrap();
+        let refused = session.set_tokens(&vec![Token(30); n + 1]);
+        let at = n as i32;
+        assert!(
+            matches!(refused, Err(Error::BeyondPositions { pos, n_pos }) if (pos, n_pos) == (at, n)),
+            "{refused:?}"
+        );
+        assert!(n_draft == 0 || session.draft_stats().n_drafted > 0);
+        session.tokens().to_vec()
+    });
+    assert_eq!((texts[0].len(), &texts[0]), (n, &texts[1]));
+}
+
+/// A drafter that only keeps the request to cancel.
+struct Keeps(Arc<Mutex<Option<Cancel>>>);
+
+impl Drafter for Keeps {
+    fn draft(&mut self, _: &[Token], _: Token, _: usize, _: &mut Vec<Token>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn set_cancel(&mut self, cancel: Option<Cancel>) {
+        *self.0.lock().unwrap() = cancel;
+    }
+}
+
+#[test]
+fn a_drafter_gets_the_request_to_cancel() {
+    let (mut session, kept) = (session("llama"), Arc::default());
+    session.set_drafter(Some(Box::new(Keeps(Arc::clone(&kept)))), 4);
+    assert!(kept.lock().unwrap().is_none());
+    let cancel = Cancel::new();
+    session.set_cancel(Some(cancel.clone()));
+    cancel.cancel();
+    assert!(kept.lock().unwrap().take().unwrap().is_cancelled());
+    session.set_drafter(Some(Box::new(Keeps(Arc::clone(&kept)))), 4);
+    assert!(kept.lock().unwrap().is_some());
+    session.set_cancel(None);
+    assert!(kept.lock().unwrap().is_none());
+}
+
+#[test]
+fn a_cancelled_prompt_of_which_nothing_was_evaluated_leaves_the_stop_string_to_be_cut() {
+    let (mut session, cancel) = (session("falcon_h1"), Cancel::new());
+    session.feed(&tokens(&[30, 31])).unwrap();
+    let would = session.generate(GenerateOptions::default().limit(1)).next().unwrap().unwrap();
+    session.rollback(Pos(2)).unwrap();
+    session.generate(GenerateOptions::default().stop(would.text)).for_each(|chunk| drop(chunk.unwrap()));
+    assert_eq!(session.finish(), Some(Finish::Stop { index: 0 }));
+    session.evaluate_pending().unwrap();
+    session.set_cancel(Some(cancel.clone()));
+    cancel.cancel();
+    assert!(matches!(session.feed(&tokens(&[32])), Err(Error::Cancelled)));
+    cancel.reset();
+    assert!(session.cut_stop().unwrap().is_some());
+    assert_eq!(session.pos(), Pos(2));
 }
 
 #[test]

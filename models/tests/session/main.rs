@@ -4,6 +4,7 @@ mod adopted;
 mod cases;
 mod naive;
 mod paused;
+mod shortened;
 
 use backstitch_models::sampler::{
     Candidates, Chain, DryParams, Generator, History, Kind, MirostatVersion, Penalties, Sampler, Settings,

@@ -4,7 +4,8 @@ use super::Imatrix;
 use crate::Error;
 use backstitch_models::judge::Windows;
 use backstitch_models::{Batch, Context, Error as ModelError, Pos, ProductInput, Token, Wanted};
-use std::sync::{Arc, Mutex, PoisonError};
+use core::mem::replace;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Tokens of a batch. All of their logits are computed, which take the most room.
 const PIECE: usize = 64;
@@ -12,6 +13,9 @@ const PIECE: usize = 64;
 /// Read the windows of a text, which is called `dataset`, and return the importance of the columns
 /// of all matrices of layers, and with `with_output` of the output matrix. Each window is read from
 /// an empty sequence; `done` is called behind each.
+///
+/// This needs the context's [observer](Context::set_observer): one that was set is replaced, and
+/// none is set afterwards.
 ///
 /// The numbers are those of llama.cpp's llama-imatrix, up to the rounding of sums.
 ///
@@ -32,7 +36,8 @@ const PIECE: usize = 64;
 ///
 /// # Errors
 /// [`Error::Model`] if the windows do not fit the context or the model cannot be evaluated,
-/// [`Error::NotFinite`] if an input holds infinities or no numbers.
+/// [`Error::NotFinite`] if an input holds infinities or no numbers, or numbers whose squares are
+/// too large to be added up. No window is read behind the first that has one.
 pub fn collect(
     ctx: &mut Context,
     windows: Windows<'_>,
@@ -41,39 +46,51 @@ pub fn collect(
     done: &mut dyn FnMut(usize),
 ) -> Result<Imatrix, Error> {
     let imatrix = Imatrix::new(dataset, ctx.params().n_ctx);
-    let collected = Arc::new(Mutex::new(Ok(imatrix)));
+    let collected = Arc::new(Mutex::new(Collected { imatrix, result: Ok(()) }));
     let shared = Arc::clone(&collected);
     ctx.set_observer(Some(Box::new(move |input| {
         let counts = input.tensor.starts_with("blk.") || with_output && input.tensor == "output.weight";
         if counts && !input.rows.is_empty() {
-            add(&mut shared.lock().unwrap_or_else(PoisonError::into_inner), input);
+            lock(&shared).add(input);
         }
     })));
     let n_chunks = windows.len();
     let result = windows.zip(1..).try_for_each(|(window, n)| {
         read(ctx, window.tokens)?;
+        replace(&mut lock(&collected).result, Ok(()))?;
         done(n);
-        Ok(())
+        Ok::<_, Error>(())
     });
     ctx.set_observer(None);
-    let nothing = Ok(Imatrix::new(dataset, 0));
-    let collected =
-        core::mem::replace(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner), nothing);
-    let mut imatrix = result.and(collected)?;
+    result?;
+    let mut imatrix = replace(&mut lock(&collected).imatrix, Imatrix::new(dataset, 0));
     imatrix.set_n_chunks(n_chunks as u32);
     Ok(imatrix)
 }
 
-/// Add the input of a product, unless one before could not be added.
-fn add(collected: &mut Result<Imatrix, Error>, input: &ProductInput<'_>) {
-    let Ok(imatrix) = collected else { return };
-    let result = match input.rows.iter().all(|x| x.is_finite()) {
-        true => imatrix.add(input.tensor, input.matrix, input.n_matrices, input.rows, input.n_cols),
-        false => Err(Error::NotFinite { tensor: input.tensor.into() }),
-    };
-    if let Err(error) = result {
-        *collected = Err(error);
+/// The sums so far, and the first error of adding to them.
+struct Collected {
+    imatrix: Imatrix,
+    result: Result<(), Error>,
+}
+
+impl Collected {
+    /// Add the input of a product, unless one before could not be added.
+    fn add(&mut self, input: &ProductInput<'_>) {
+        if self.result.is_ok() {
+            let ProductInput { tensor, matrix, n_matrices, rows, n_cols, .. } = *input;
+            let added = self.imatrix.add(tensor, matrix, n_matrices, rows, n_cols);
+            // Sums are not finite from the first input on that is not.
+            self.result = added.and_then(|()| match self.imatrix.is_finite(tensor, matrix) {
+                true => Ok(()),
+                false => Err(Error::NotFinite { tensor: tensor.into() }),
+            });
+        }
     }
+}
+
+fn lock(collected: &Mutex<Collected>) -> MutexGuard<'_, Collected> {
+    collected.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Evaluate tokens in a sequence of their own. If the vocabulary wants a beginning-of-sequence

@@ -35,10 +35,16 @@ impl Layers {
     }
 }
 
+/// Return true for the layers between the first eighth of `n` and the last.
+pub(super) fn is_inner(i: u32, n: u32) -> bool {
+    // Files state any number of layers.
+    i >= n / 8 && u64::from(i) < 7 * u64::from(n) / 8
+}
+
 /// Return true for the layers to which the larger mixtures give more bits: the first and the last
 /// eighth, and every third between.
 pub(super) fn use_more_bits(i: u32, n: u32) -> bool {
-    i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2
+    !is_inner(i, n) || (i - n / 8) % 3 == 2
 }
 
 /// Return the layer that the name of a tensor tells.

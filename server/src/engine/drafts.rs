@@ -3,8 +3,9 @@
 //! The samplers draw from the model's own logits at each position, so that drafts change the speed
 //! of an answer and nothing else ([`backstitch_models::speculative`]).
 
+use super::task::Task;
 use backstitch_models::speculative::{DraftModel, Drafter, Lookup};
-use backstitch_models::{Error, Model, Params, Token};
+use backstitch_models::{Error, Model, Params};
 
 /// The most tokens of drafts, and of texts before them, in a step. With many texts there is
 /// nothing to gain: a batch that long takes as much time as its tokens one after the other.
@@ -79,19 +80,53 @@ impl Drafters {
         self.drafts.n_max.min(share)
     }
 
-    /// Append at most `n` tokens that may come after `tokens` and then `last` to the empty `draft`.
-    /// There are none if the drafter fails, which only costs time.
-    pub fn draft(&mut self, slot: usize, tokens: &[Token], last: Token, n: usize, draft: &mut Vec<Token>) {
+    /// Replace the draft of the task in `slot` by at most `n` tokens that may come after its own.
+    /// There are none if the drafter fails, which only costs time, or if the client goes away.
+    pub fn draft(&mut self, slot: usize, task: &mut Task, n: usize) {
+        task.draft.clear();
+        if n == 0 {
+            return;
+        }
         while self.slots.len() <= slot {
             let drafter = self.make().ok();
             self.slots.push(drafter);
         }
         let Some(Some(drafter)) = self.slots.get_mut(slot) else { return };
-        if n == 0 || drafter.draft(tokens, last, n, draft).is_err() {
-            draft.clear();
+        let Some((&last, before)) = task.tokens.split_last() else { return };
+        // The first draft of a slot evaluates its whole text.
+        drafter.set_cancel(Some(task.cancel()));
+        if drafter.draft(before, last, n, &mut task.draft).is_err() {
+            task.draft.clear();
         }
+        drafter.set_cancel(None);
         let n_vocab = self.target.hparams().n_vocab;
-        let known = draft.iter().take(n).take_while(|token| (token.0 as usize) < n_vocab).count();
-        draft.truncate(known);
+        let known = task.draft.iter().take(n).take_while(|token| (token.0 as usize) < n_vocab).count();
+        task.draft.truncate(known);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Generate;
+    use backstitch_models::Token;
+    use backstitch_models::sampler::{Chain, Settings};
+    use std::time::Instant;
+    use tokio::sync::mpsc::channel;
+
+    #[test]
+    fn a_client_that_goes_away_ends_the_draft_of_its_text() {
+        let model = Model::from_bytes(backstitch_demo::GGUF).unwrap();
+        let source = DraftSource::Model { model: model.clone(), params: Params::default() };
+        let mut drafters = Drafters::new(Drafts { source, n_max: 4 }, &model, 64).unwrap();
+        let chain = Chain::new(model.hparams().n_vocab, &Settings::default());
+        let request = Generate::new([5, 6, 7].map(Token).to_vec(), chain);
+        let (events, client) = channel(8);
+        let mut task = Task::new(1, request, events, Instant::now());
+        drafters.draft(0, &mut task, 4);
+        assert_eq!(task.draft.len(), 4);
+        drop(client);
+        drafters.draft(0, &mut task, 4);
+        assert!(task.draft.is_empty());
     }
 }

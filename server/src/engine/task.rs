@@ -8,7 +8,7 @@ use crate::error::Error;
 use backstitch_models::sampler::Logprob;
 use backstitch_models::session::{Finish, OutputText, TokenLogprobs};
 use backstitch_models::vocab::Vocab;
-use backstitch_models::{SeqId, Token};
+use backstitch_models::{Cancel, SeqId, Token};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::Sender;
 
@@ -136,6 +136,13 @@ impl Task {
     /// Return true if the client went away.
     pub fn is_cancelled(&self) -> bool {
         self.events.is_closed()
+    }
+
+    /// Return a request to cancel that the client makes by going away. The client waits for further
+    /// events as long as this is held.
+    pub fn cancel(&self) -> Cancel {
+        let events = self.events.clone();
+        Cancel::from_fn(move || events.is_closed())
     }
 
     /// Return true if the client reads too slowly for another step. One that never reads on goes

@@ -120,9 +120,7 @@ impl Worker {
         let n = if self.is_without_drafts { 0 } else { drafters.n_most(n_texts) };
         let task = &mut running.task;
         let n = task.draft_limit(n, self.params.n_ctx as usize);
-        if let Some((&last, before)) = task.tokens.split_last() {
-            drafters.draft(running.slot, before, last, n, &mut task.draft);
-        }
+        drafters.draft(running.slot, task, n);
     }
 
     /// Return the number of running tasks of the same client that have a higher priority and whose
