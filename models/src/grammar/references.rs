@@ -225,13 +225,13 @@ mod tests {
     use super::*;
     use crate::grammar::testing::compiler;
 
-    fn check_result(schema: &Value) -> Result<(), GrammarError> {
+    fn compiled(schema: &Value) -> Result<(), GrammarError> {
         compiler().json_schema_value(schema).map(drop)
     }
 
     fn assert_too_large(schema: &Value) {
         let lark = compiler().lark(&format!("start: %json {schema}")).map(drop);
-        for result in [check_result(schema), lark] {
+        for result in [check(schema), lark] {
             let is_refused =
                 matches!(&result, Err(GrammarError::TooLarge { found, limit, .. }) if found > limit);
             assert!(
@@ -253,9 +253,9 @@ mod tests {
     /// The library would overflow its stack.
     #[test]
     fn chains_of_references_have_an_end() {
-        assert!(check_result(&definitions(500, |next| json!({"$ref": next}))).is_ok());
+        assert!(compiled(&definitions(500, |next| json!({"$ref": next}))).is_ok());
         let list = definitions(500, |next| json!({"type": "object", "properties": {"a": {"$ref": next}}}));
-        assert!(check_result(&list).is_ok());
+        assert!(compiled(&list).is_ok());
         for n in [4000, 49_000] {
             let long = definitions(n, |next| json!({"$ref": next}));
             assert!(matches!(check(&long), Err(GrammarError::TooLarge { limit: MAX_CHAIN, .. })));
@@ -268,7 +268,7 @@ mod tests {
         let tree =
             |n: usize| json!({"properties": {"a": {"$ref": "#"}, "b": {"$ref": format!("#/$defs/{n}")}}});
         let defs: Map<String, Value> = (0..1200).map(|n| (format!("{n}"), tree((n + 7) % 1200))).collect();
-        assert!(check_result(&json!({"$ref": "#/$defs/0", "$defs": defs})).is_ok());
+        assert!(compiled(&json!({"$ref": "#/$defs/0", "$defs": defs})).is_ok());
         // Wide is not deep.
         let defs: Map<String, Value> = (0..6000).map(|n| (format!("{n}"), json!({"type": "null"}))).collect();
         let options: Vec<Value> = (0..6000).map(|n| json!({"$ref": format!("#/$defs/{n}")})).collect();
@@ -311,7 +311,7 @@ mod tests {
             let noted = json!({"$ref": next, "description": "The next one.", "default": null});
             json!({"type": "object", "properties": {"a": {"$ref": next}, "b": noted, "c": {"allOf": [{"$ref": next}]}}})
         });
-        assert!(check_result(&plain).is_ok());
+        assert!(compiled(&plain).is_ok());
         // A tree of nodes of several kinds that share their base.
         let kinds = ["Sum", "Product", "Call"];
         let kind = |name: &str| {
@@ -327,7 +327,7 @@ mod tests {
             "Base".into(),
             json!({"properties": {"parent": {"$ref": "#/$defs/Node"}}, "required": []}),
         );
-        assert!(check_result(&json!({"$ref": "#/$defs/Node", "$defs": defs})).is_ok());
+        assert!(compiled(&json!({"$ref": "#/$defs/Node", "$defs": defs})).is_ok());
     }
 
     #[test]
