@@ -18,8 +18,9 @@ const MAX_CHAIN: usize = 8000;
 /// The number of values that are looked at to find references. Those that several references lead
 /// to count for each.
 const MAX_VISITS: usize = 2_000_000;
-/// The number of values that the library may make of a schema.
-const MAX_EXPANDED: u64 = 1_000_000;
+/// The number of values that the library may make of a schema. They take some 100 MB, and more than
+/// fits into a grammar.
+const MAX_EXPANDED: u64 = 500_000;
 
 /// Keywords beside a reference that allow everything, and those of Lark grammars.
 const NOTES: [&str; 15] = [
