@@ -10,9 +10,10 @@
 //! differs (`schema.rs`), limits, errors with places, rollback across errors, and samplers that
 //! begin behind a prompt or at a trigger.
 //!
-//! Grammars are untrusted. Their size is limited before they are compiled, compiling has a stack
-//! and limits of its own, and a panic of the library is an error of the grammar. A grammar that
-//! gets too complex while it is followed allows no token any more
+//! Grammars are untrusted. Their size is limited before they are compiled (`limits.rs`), and so are
+//! the chains over which the library recurses (`chains.rs`) and what it copies (`references.rs`).
+//! Compiling has a stack and limits of its own, and a panic of the library is an error of the
+//! grammar. A grammar that gets too complex while it is followed allows no token any more
 //! ([`GrammarError::Stuck`]).
 //!
 //! ```
@@ -45,11 +46,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod chains;
 mod compile;
 mod error;
 mod gbnf;
 mod lark;
+mod limits;
 mod matcher;
+mod references;
 mod sampler;
 mod schema;
 #[cfg(test)]

@@ -13,11 +13,10 @@ use llguidance::{Logger, ParserFactory, TokenParser};
 use serde_json::Value;
 
 use super::error::{GrammarError, Language, Place, regex_error, shortened};
-use super::{Matcher, gbnf, lark, schema};
+use super::limits::{check_pattern, check_schema, check_text};
+use super::{Matcher, gbnf, lark, references, schema};
 use crate::vocab::Vocab;
 
-/// The largest text of a grammar, in bytes.
-pub(super) const MAX_TEXT: usize = 512 << 10;
 /// The longest token that can match text, in bytes. The index of the vocabulary cannot hold tokens
 /// of more than 1024.
 const MAX_TOKEN_LEN: usize = 1000;
@@ -152,6 +151,7 @@ impl Compiler {
     /// # Errors
     /// Those of [`Compiler::json_schema`], except [`GrammarError::Syntax`].
     pub fn json_schema_value(&self, schema: &Value) -> Result<Grammar, GrammarError> {
+        check_schema(schema)?;
         let schema = schema::adapted(schema)?;
         let grammar = TopLevelGrammar::from_json_schema(schema);
         self.compile(Source { language: Language::JsonSchema, grammar, limits: limits() })
@@ -172,7 +172,7 @@ impl Compiler {
     /// [`GrammarError::Syntax`], [`GrammarError::TooLarge`]; [`GrammarError::Compile`] if it needs
     /// something that is not supported or is too complex.
     pub fn regex(&self, text: &str) -> Result<Grammar, GrammarError> {
-        check_text(text)?;
+        check_pattern(text)?;
         let parsed = regex_syntax::ParserBuilder::new().nest_limit(100).build().parse(text);
         parsed.map_err(|error| {
             let reason = first_line(&format!("{error}"));
@@ -226,19 +226,19 @@ impl Compiler {
     fn compile(&self, source: Source) -> Result<Grammar, GrammarError> {
         let inner = Arc::clone(&self.0);
         let (language, grammar, limits) = (source.language, source.grammar.clone(), source.limits.clone());
-        let failed = |reason: String| GrammarError::Compile { language, reason };
-        let work = move || -> Result<TokenParser, String> {
+        let failed = move |reason: String| GrammarError::Compile { language, reason };
+        let work = move || -> Result<TokenParser, GrammarError> {
+            check_references(&grammar)?;
             let (init, caps) = (GrammarInit::Serialized(grammar), InferenceCapabilities::default());
             let parser = inner.factory.create_parser_from_init_ext(init, Logger::new(0, 0), caps, limits);
-            parser.map_err(|error| format!("{error:#}"))
+            parser.map_err(|error| match (language, format!("{error:#}")) {
+                (Language::Lark, reason) => lark::error(&reason),
+                (_, reason) => failed(first_line(&reason)),
+            })
         };
         let worker = thread::Builder::new().name("grammar".to_owned()).stack_size(STACK).spawn(work);
         let worker = worker.map_err(|error| failed(format!("no thread to compile on: {error}")))?;
-        let parser = worker.join().unwrap_or_else(|_| Err("the compiler panicked".to_owned()));
-        let parser = parser.map_err(|reason| match language {
-            Language::Lark => lark::error(&reason),
-            _ => failed(first_line(&reason)),
-        })?;
+        let parser = worker.join().unwrap_or_else(|_| Err(failed("the compiler panicked".to_owned())))?;
         let start = llguidance::Matcher::new(Ok(parser));
         match start.get_error() {
             Some(reason) => Err(failed(first_line(&reason))),
@@ -364,10 +364,16 @@ fn limits() -> ParserLimits {
     }
 }
 
-fn check_text(text: &str) -> Result<(), GrammarError> {
-    let found = text.len();
-    if found > MAX_TEXT {
-        return Err(GrammarError::TooLarge { what: "bytes of text", found, limit: MAX_TEXT });
+/// Check the references of all schemas in a grammar.
+///
+/// # Errors
+/// [`GrammarError::TooLarge`].
+fn check_references(grammar: &TopLevelGrammar) -> Result<(), GrammarError> {
+    for part in &grammar.grammars {
+        part.json_schema.iter().try_for_each(references::check)?;
+        if let Some(text) = &part.lark_grammar {
+            lark::schemas(text)?.iter().try_for_each(references::check)?;
+        }
     }
     Ok(())
 }

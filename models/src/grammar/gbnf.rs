@@ -3,8 +3,8 @@
 //! A grammar is parsed, checked and translated into llguidance's Lark dialect, in these steps:
 //!
 //! - `parse.rs` reads the text into rules (`Rule`, `Expr`) and reports errors with their places.
-//! - `check.rs` refuses rules that can begin with themselves, as llama.cpp does, and finds those
-//!   that are regular.
+//! - `check.rs` refuses rules that can begin with themselves, as llama.cpp does, and long chains of
+//!   rules, and finds the rules that are regular.
 //! - `merge.rs` chooses the terminals.
 //! - `emit.rs` writes the Lark grammar.
 //!
@@ -98,6 +98,7 @@ impl Expr {
 pub(super) fn to_lark(text: &str, root: &str, vocab: &Vocab) -> Result<String, GrammarError> {
     let mut rules = parse::parse(text, root, vocab)?;
     check::refuse_left_recursion(&rules, text)?;
+    check::refuse_long_chains(&rules)?;
     merge::choose_terminals(&mut rules);
     Ok(emit::lark(&rules))
 }

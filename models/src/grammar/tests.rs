@@ -159,6 +159,74 @@ fn lark_grammars() {
     assert!(matches!(compiler().lark(&"(".repeat(5000)), Err(GrammarError::TooLarge { .. })));
 }
 
+/// Brackets in texts, and rules that do not lead to each other, take no stack.
+#[test]
+fn lark_grammars_may_be_wide_but_not_deep() {
+    let brackets = "(".repeat(5000);
+    let enumeration = vec!["{\"a\":[]}"; 1500].join(",");
+    let lark = format!(
+        "start: a | r0 // {brackets}\na: \"{brackets}\\\"\" | /[(]+\\/{{3}}/ | %json {{\"enum\": [{enumeration}]}} \"!\"\n\
+         {}",
+        (0..3000).map(|i| format!("r{i}: (\"x{i}\" | \"y\")\n")).collect::<String>()
+    );
+    let grammar = compiler().lark(&lark).unwrap();
+    let texts =
+        [("((///", true), ("((//", false), ("{\"a\":[]}!", true), ("{\"a\":[]}", false), ("x0", true)];
+    for (text, is_accepted) in texts {
+        assert_eq!(grammar.accepts(text), is_accepted, "{text}");
+    }
+    let too_deep = |lark: &str| match compiler().lark(lark) {
+        Err(GrammarError::TooLarge { found, limit, .. }) => assert!(found > limit, "{found}"),
+        other => panic!("{other:?}"),
+    };
+    for first in ["r0", "a | %json {}\n | r0", "<x\"y> r0", "/\"/ r0", "A r0 # \"", "\"//\" r0 // \""] {
+        let chain: String = (0..5000).map(|i| format!("r{i}: \"x\" r{}\n", i + 1)).collect();
+        too_deep(&format!("start: {first}\n{chain}r5000: \"x\"\n"));
+        let loops: String = (0..5000).map(|i| format!("_R{i}: \"x\"\n | _R{}\n", (i + 1) % 5000)).collect();
+        too_deep(&format!("start: {first} _R0\n{loops}r0: \"x\"\n"));
+    }
+    too_deep(&format!("%ignore a{}\nstart: \"x\"", "{a".repeat(5000)));
+    let error = compiler().lark("start: \"a\"\nb: %json {\"type\": }").unwrap_err();
+    assert!(matches!(error, GrammarError::Syntax { place: Place { line: 2, column: 4 }, .. }), "{error}");
+}
+
+/// Reading a regular expression takes hundreds of times its own memory.
+#[test]
+fn regular_expressions_are_short() {
+    let long = r"\pL".repeat(6000);
+    let quoted = serde_json::to_string(&long).unwrap();
+    let schema = serde_json::json!({"items": {"type": "string", "pattern": long}});
+    let properties = serde_json::json!({"patternProperties": {&long: {}}});
+    let results = [
+        compiler().regex(&long).map(drop),
+        compiler().json_schema_value(&schema).map(drop),
+        compiler().json_schema_value(&properties).map(drop),
+        compiler().lark(&format!("start: /{long}/")).map(drop),
+        compiler().lark(&format!("start: {}i", quoted)).map(drop),
+        compiler().lark(&format!("start: %json {schema}")).map(drop),
+        Triggers::new(&[Trigger::Pattern(long.clone())]).map(drop),
+        Triggers::new(&[Trigger::FullPattern(long.clone())]).map(drop),
+    ];
+    for result in results {
+        assert!(matches!(result, Err(GrammarError::TooLarge { found, limit: 16_384, .. }) if found > 16_384));
+    }
+    let words = vec![Trigger::Word("x".repeat(1000)); 600];
+    let texts = serde_json::json!({"enum": vec!["x".repeat(1000); 600]});
+    let names = serde_json::json!({"properties": {"x".repeat(600_000): true}});
+    for result in [
+        Triggers::new(&words).map(drop),
+        compiler().json_schema_value(&texts).map(drop),
+        compiler().json_schema_value(&names).map(drop),
+        Triggers::new(&vec![Trigger::Pattern(r"\w{30}".into()); 4000]).map(drop),
+    ] {
+        assert!(
+            matches!(result, Err(GrammarError::TooLarge { found, limit, .. }) if found > limit),
+            "{result:?}"
+        );
+    }
+    assert!(Triggers::new(&vec![Trigger::Pattern(r"<call>\s*\{".into()); 300]).is_ok());
+}
+
 /// Each of these would take a parser without limits long, or much memory.
 #[test]
 fn hostile_grammars_end_soon() {

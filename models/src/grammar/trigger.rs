@@ -8,11 +8,14 @@ use regex_automata::meta::{Config, Regex};
 use regex_automata::util::captures::Captures;
 
 use super::error::{GrammarError, Language, regex_error};
+use super::limits::{check_pattern, check_texts};
 
 /// The memory that the automata of one pattern may take.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 /// The number of triggers of one sampler.
 const MAX_TRIGGERS: usize = 4096;
+/// The memory that all compiled patterns of one sampler may take.
+const MAX_COMPILED_BYTES: usize = 32 << 20;
 
 /// Something in a generated text from which on a grammar applies.
 ///
@@ -55,17 +58,26 @@ pub struct Triggers {
     patterns: Vec<Regex>,
 }
 
+impl Trigger {
+    /// Return the text; none for a token.
+    fn text(&self) -> &str {
+        match self {
+            Self::Token(_) => "",
+            Self::Word(text) | Self::Start(text) | Self::Pattern(text) | Self::FullPattern(text) => text,
+        }
+    }
+}
+
 impl Triggers {
     /// Compile `triggers`. The first that applies counts.
     ///
     /// # Errors
     /// [`GrammarError::Syntax`] if a pattern is no regular expression; [`GrammarError::Compile`] if
-    /// one is too large; [`GrammarError::TooLarge`] if there are too many.
+    /// one is too large; [`GrammarError::TooLarge`] if there are too many or their texts are too
+    /// long.
     pub fn new(triggers: &[Trigger]) -> Result<Self, GrammarError> {
-        if triggers.len() > MAX_TRIGGERS {
-            let found = triggers.len();
-            return Err(GrammarError::TooLarge { what: "triggers", found, limit: MAX_TRIGGERS });
-        }
+        check("triggers", triggers.len(), MAX_TRIGGERS)?;
+        check_texts(triggers.iter().map(Trigger::text))?;
         let mut all =
             Self { tokens: Vec::new(), words: Vec::new(), starts: Vec::new(), patterns: Vec::new() };
         for trigger in triggers {
@@ -73,14 +85,20 @@ impl Triggers {
                 Trigger::Token(token) => all.tokens.push(*token),
                 Trigger::Word(word) => all.words.push(word.as_bytes().to_vec()),
                 Trigger::Start(start) => all.starts.push(start.as_bytes().to_vec()),
-                Trigger::Pattern(pattern) => all.patterns.push(compiled(pattern)?),
+                Trigger::Pattern(pattern) => all.add(compiled(pattern)?)?,
                 Trigger::FullPattern(pattern) => {
                     compiled(pattern)?;
-                    all.patterns.push(compiled(&alloc::format!(r"\A(?:{pattern})\z"))?);
+                    all.add(compiled(&alloc::format!(r"\A(?:{pattern})\z"))?)?;
                 }
             }
         }
         Ok(all)
+    }
+
+    fn add(&mut self, pattern: Regex) -> Result<(), GrammarError> {
+        self.patterns.push(pattern);
+        let n_bytes = self.patterns.iter().map(Regex::memory_usage).sum();
+        check("bytes in the patterns of triggers", n_bytes, MAX_COMPILED_BYTES)
     }
 
     /// Return true if `token` is a trigger.
@@ -113,7 +131,15 @@ fn begin(pattern: &Regex, text: &[u8], from: usize) -> Option<usize> {
     Some(groups.find(|group| !group.is_empty()).map_or(whole.start(), |group| group.start))
 }
 
+fn check(what: &'static str, found: usize, limit: usize) -> Result<(), GrammarError> {
+    if found > limit {
+        return Err(GrammarError::TooLarge { what, found, limit });
+    }
+    Ok(())
+}
+
 fn compiled(pattern: &str) -> Result<Regex, GrammarError> {
+    check_pattern(pattern)?;
     let config = Config::new()
         .nfa_size_limit(Some(MAX_PATTERN_BYTES))
         .hybrid_cache_capacity(MAX_PATTERN_BYTES)

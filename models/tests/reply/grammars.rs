@@ -127,6 +127,63 @@ fn calls_of_control_tokens_match_their_grammar() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// A tool of an application with many: some parameters are required, and few are alike.
+fn tool(n: usize) -> Result<Value, Box<dyn Error>> {
+    let schema = r#"{"properties": {"path": {"type": "string"}, "limit": {"type": "integer"},
+        "mode": {"enum": ["one", "two"]}, "tags": {"type": "array", "items": {"type": "string"}},
+        "to": {"type": "object", "properties": {"x": {"type": "number"}}, "additionalProperties": false},
+        "force": {"type": "boolean"}}, "required": ["path", "limit", "mode", "tags"],
+        "additionalProperties": false}"#;
+    Ok(Value::map([
+        ("name", format!("tool_{n}").as_str().into()),
+        ("description", format!("Does the thing {n}.").as_str().into()),
+        ("parameters", Value::from_json(schema)?),
+    ]))
+}
+
+/// Schemas in a grammar, and rules that do not lead to each other, take no stack of the compiler.
+#[test]
+fn many_tools_fit_into_one_grammar() -> Result<(), Box<dyn Error>> {
+    let compiler = compiler()?;
+    let tags = "<tool_call>\n<function=tool_127>\n<parameter=mode>\ntwo\n</parameter>\n<parameter=path>\n/\n</parameter>\n\
+                <parameter=limit>\n3\n</parameter>\n<parameter=to>\n{\"x\": 1}\n</parameter>\n<parameter=tags>\n[]\n\
+                </parameter>\n</function>\n</tool_call>";
+    let json = "<tool_call>\n{\"name\": \"tool_127\", \"arguments\": {\"path\": \"/\", \"limit\": 3, \"mode\": \"two\", \
+                \"tags\": []}}\n</tool_call>";
+    let many = (0..128).map(tool).collect::<Result<Vec<Value>, _>>()?;
+    let any = Value::map([("type", "object".into())]);
+    let bare = |n| Value::map([("name", format!("tool_{n}").as_str().into()), ("parameters", any.clone())]);
+    let bare: Vec<Value> = (0..600).map(bare).collect();
+    for (template, text) in [(TAGS, tags), ("<tool_call>{\"name\"", json)] {
+        let format = Format::of_template(template);
+        let grammar = |tools: &[Value]| -> Result<Grammar, Box<dyn Error>> {
+            let lark = format.grammar(tools, true, &|_| None).ok_or("no grammar")?;
+            Ok(compiler.lark(&lark)?)
+        };
+        let followed = grammar(&many)?;
+        assert!(followed.accepts(text) && !followed.accepts(&text.replace("two", "six")), "{template}");
+        assert!(grammar(&bare)?.accepts(&text.replace("two", "six")), "{template}");
+    }
+    for case in
+        CASES.iter().filter(|case| ["deepseek-v4", "gemma-4", "harmony", "lfm2"].contains(&case.format))
+    {
+        let lark = Format::of_template(case.template).grammar(&many, true, &|_| None);
+        assert!(compiler.lark(&lark.ok_or("no grammar")?).is_ok(), "{}", case.format);
+    }
+    Ok(())
+}
+
+/// A model may escape any character of a string in arguments.
+#[test]
+fn characters_of_arguments_may_be_escaped() -> Result<(), Box<dyn Error>> {
+    let schema =
+        r#"{"properties": {"a": {"type": "string"}, "b": {"type": "array", "items": {"type": "string"}}}}"#;
+    let call =
+        r#"<tool_call>{"name": "f", "arguments": {"a": "caf\u00e9", "b": ["\uD83D\uDE00"]}}</tool_call>"#;
+    let tags = "<tool_call><function=f><parameter=b>\n[\"caf\\u00e9\"]\n</parameter></function></tool_call>";
+    check_schema(schema, &[("<tool_call>{\"name\"", call, true), (TAGS, tags, true)])
+}
+
 #[test]
 fn open_schemas_take_any_parameters() -> Result<(), Box<dyn Error>> {
     let written = [

@@ -96,7 +96,8 @@ impl Turn {
             .thinking_forced_open(prompt.in_reasoning)
             .prompt(&prompt.generation_prompt);
         let tools = callable(&request)?;
-        let values = described(&tools, |tool| standalone(&tool.parameters));
+        let schemas: Vec<Value> = tools.iter().map(|tool| standalone(&tool.parameters)).collect();
+        let values = described(&tools, &schemas);
         options = options.tools(&values);
         let fields = sampling_fields(body)?;
         let tokens = core::mem::take(&mut prompt.tokens);
@@ -162,21 +163,44 @@ impl Calls<'_> {
                 false => Ok(()),
             };
         }
-        let compiler = app.grammars()?;
-        // A schema may be too much for a grammar, and two may be so together.
-        let alone = |tool: &Tool| {
-            let schema = standalone(&tool.parameters);
-            let only = described(core::slice::from_ref(tool), |_| schema.clone());
-            self.grammar(compiler, &only).map_or_else(|_| any_object(), |_| schema)
-        };
-        let constraint = self
-            .grammar(compiler, &described(self.tools, |tool| standalone(&tool.parameters)))
-            .or_else(|_| self.grammar(compiler, &described(self.tools, alone)))
-            .or_else(|_| self.grammar(compiler, &described(self.tools, |_| any_object())))?;
-        if let Some(constraint) = constraint {
+        if let Some(constraint) = self.followed(app.grammars()?)? {
             reading.constrain(app, constraint);
         }
         Ok(())
+    }
+
+    /// Return the grammar of calls that follows as many schemas as possible. A schema may be too
+    /// much for a grammar, and many may be so together: then those of the largest tools give way,
+    /// twice as many at a time.
+    ///
+    /// # Errors
+    /// [`GrammarError`] if it is too large without any schema.
+    fn followed(&self, compiler: &Compiler) -> Result<Option<Constraint>, GrammarError> {
+        let mut schemas: Vec<Value> = self.tools.iter().map(|tool| standalone(&tool.parameters)).collect();
+        let compiled = |schemas: &[Value]| self.grammar(compiler, &described(self.tools, schemas));
+        if let Ok(constraint) = compiled(&schemas) {
+            return Ok(constraint);
+        }
+        for (tool, schema) in self.tools.iter().zip(&mut schemas) {
+            let alone = described(core::slice::from_ref(tool), core::slice::from_ref(schema));
+            if self.grammar(compiler, &alone).is_err() {
+                *schema = any_object();
+            }
+        }
+        let size = |schema: &Value| schema.to_string().len();
+        let mut by_size: Vec<(usize, usize)> = schemas.iter().map(size).zip(0..).collect();
+        by_size.sort_unstable_by(|one, other| other.cmp(one));
+        let mut n_open = 0;
+        loop {
+            let result = compiled(&schemas);
+            if result.is_ok() || n_open >= schemas.len() {
+                return result;
+            }
+            n_open = (2 * n_open).max(1);
+            for (_, index) in by_size.iter().take(n_open) {
+                schemas.get_mut(*index).into_iter().for_each(|schema| *schema = any_object());
+            }
+        }
     }
 
     /// Return the grammar of calls of `tools`, if there has to be one.
@@ -203,8 +227,9 @@ impl Calls<'_> {
 }
 
 /// Return the descriptions of `tools` with these schemas.
-fn described(tools: &[Tool], schema: impl Fn(&Tool) -> Value) -> Vec<TemplateValue> {
-    let tools = tools.iter().map(|tool| Tool { parameters: schema(tool), ..tool.clone() });
+fn described(tools: &[Tool], schemas: &[Value]) -> Vec<TemplateValue> {
+    let tools = tools.iter().zip(schemas);
+    let tools = tools.map(|(tool, schema)| Tool { parameters: schema.clone(), ..tool.clone() });
     tools.map(|tool| template_value(&tool.to_json())).collect()
 }
 
@@ -324,6 +349,47 @@ impl From<ConversationError> for ApiError {
             ConversationError::Missing { field } => ApiError::missing(field),
             ConversationError::Wrong { field, expected } => ApiError::field(field, expected),
             _ => ApiError::invalid(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backstitch_models::Model;
+    use backstitch_models::sampler::Sampler;
+    use backstitch_models::vocab::{AddSpecial, ParseSpecial};
+    use serde_json::json;
+
+    fn tool(name: &str, parameters: Value) -> Tool {
+        Tool { name: name.into(), description: String::new(), parameters }
+    }
+
+    /// Each schema could be followed alone, but not all together.
+    #[test]
+    fn the_largest_tools_give_way() {
+        let model = Model::from_bytes(backstitch_demo::GGUF).unwrap();
+        let compiler = Compiler::new(model.vocab()).unwrap();
+        let long = |n: usize| json!({"properties": {"x": {"const": "y".repeat(n)}}, "required": ["x"]});
+        let tools = [
+            tool("little", json!({"properties": {"x": {"type": "integer"}}, "required": ["x"]})),
+            tool("large", long(180_000)),
+            tool("largest", long(200_000)),
+            tool("larger", long(190_000)),
+        ];
+        let format = Format::of_template("<tool_call>{{ tool_call | tojson }}</tool_call>");
+        let options = Options::default().parallel(false);
+        let calls =
+            Calls { format: &format, options: &options, tools: &tools, parallel: false, is_required: true };
+        let constraint = calls.followed(&compiler).unwrap().unwrap();
+        for (name, is_followed) in [("little", true), ("large", true), ("larger", true), ("largest", false)] {
+            let mut sampler = constraint.sampler(0);
+            let text =
+                format!("<tool_call>{{\"name\": \"{name}\", \"arguments\": {{\"z\": 1}}}}</tool_call>");
+            let mut tokens = Vec::new();
+            model.vocab().tokenize(&text, AddSpecial::No, ParseSpecial::No, &mut tokens);
+            tokens.into_iter().for_each(|token| sampler.accept(token));
+            assert_eq!(sampler.is_accepting(), !is_followed, "{name}");
         }
     }
 }

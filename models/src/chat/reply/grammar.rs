@@ -27,7 +27,7 @@ const NAME: &str = "NAME: /[a-zA-Z0-9_.$-]{1,64}/\n";
 /// The options of schemas.
 const OPTIONS: &str = concat!(
     r#""x-guidance":{"whitespace_pattern":" | ?(\\r?\\n){1,2}[ \\t]{0,20}","#,
-    r#""coerce_one_of":true,"lenient":true}"#
+    r#""coerce_one_of":true,"lenient":true,"json_allow_general_unicode_escapes":true}"#
 );
 
 /// The reasoning that may begin an answer.

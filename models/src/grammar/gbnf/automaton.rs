@@ -21,7 +21,8 @@ pub(super) struct Automaton {
 
 impl Automaton {
     /// Build the automaton of a regular expression; `None` if it is too large, or more than
-    /// `budget` steps were spent on automata.
+    /// `budget` steps were spent on automata. The caller bounds the size of the expression with all
+    /// that it repeats, since parts that match only the empty text make no nodes.
     pub(super) fn new(expr: &Expr, rules: &Rules, alphabet: &Alphabet, budget: &mut u64) -> Option<Self> {
         let mut graph = Graph { rules, nodes: vec![Node::End] };
         let start = graph.add(expr, 0)?;

@@ -61,6 +61,9 @@ impl CharSet {
 
     /// Append the set as a class of a regular expression.
     pub(super) fn write_regex(&self, out: &mut String) {
+        if self.is_empty() {
+            return out.push_str("[^\\x{0}-\\x{10FFFF}]");
+        }
         out.push('[');
         for &(first, last) in &self.0 {
             // Writing to a string cannot fail.

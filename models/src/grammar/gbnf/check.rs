@@ -1,9 +1,45 @@
-//! Properties of rules: which can be empty, begin with themselves, or are regular.
+//! Properties of rules: which can be empty, begin with themselves, are regular, or make long
+//! chains.
 
 use alloc::{vec, vec::Vec};
 
+use super::super::chains;
 use super::super::error::{GrammarError, place_of, shortened};
 use super::{Expr, Rules};
+
+/// The levels of rules, choices, sequences and repetitions that lead to each other. Each can become
+/// a rule of the library's, which recurses over them.
+const MAX_CHAIN: usize = 16_000;
+
+/// Check that compiling cannot recurse too deeply.
+///
+/// # Errors
+/// [`GrammarError::TooLarge`].
+pub(super) fn refuse_long_chains(rules: &Rules) -> Result<(), GrammarError> {
+    let weights: Vec<usize> = rules.rules.iter().map(|rule| height(&rule.expr).max(1)).collect();
+    let (found, limit) = (chains::heaviest(&weights, &uses(rules)), MAX_CHAIN);
+    if found > limit {
+        let what = "levels of rules that lead to each other";
+        return Err(GrammarError::TooLarge { what, found, limit });
+    }
+    Ok(())
+}
+
+/// Return the levels of an expression above its innermost parts.
+fn height(expr: &Expr) -> usize {
+    expr.children().iter().map(|child| height(child) + 1).max().unwrap_or(0)
+}
+
+/// Return the rules that each rule mentions.
+fn uses(rules: &Rules) -> Vec<Vec<usize>> {
+    let uses = rules.rules.iter().map(|rule| {
+        let mut uses = Vec::new();
+        rule.expr
+            .walk(&mut |expr| uses.extend(if let Expr::Rule(index) = expr { Some(*index) } else { None }));
+        uses
+    });
+    uses.collect()
+}
 
 /// Check that no rule can begin with itself before a character was read, as llama.cpp demands.
 ///
@@ -37,37 +73,46 @@ pub(super) fn refuse_left_recursion(rules: &Rules, text: &str) -> Result<(), Gra
     }
 }
 
-/// Return for each rule the depth of its expression with those of all rules that it uses, if it is
-/// regular: it is not recursive and has no tokens.
-pub(super) fn regular_depths(rules: &Rules) -> Vec<Option<usize>> {
-    let uses = rules.rules.iter().map(|rule| {
-        let mut uses = Vec::new();
-        rule.expr
-            .walk(&mut |expr| uses.extend(if let Expr::Rule(index) = expr { Some(*index) } else { None }));
-        uses
-    });
-    let order = sorted(&uses.collect::<Vec<_>>());
-    let mut depths = vec![None; rules.rules.len()];
-    for index in order {
-        let depth = rules.rules.get(index).and_then(|rule| regular_depth(&rule.expr, &depths));
-        if let Some(slot) = depths.get_mut(index) {
-            *slot = depth;
-        }
-    }
-    depths
+/// The measures of a regular expression, with those of all rules that it uses.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measures {
+    /// The depth to which it is nested.
+    pub(super) depth: usize,
+    /// The number of its parts, where each that is repeated counts as often as it may have to be.
+    pub(super) size: u64,
 }
 
-/// Return the depth of an expression if it is regular; `depths` has those of the rules.
-pub(super) fn regular_depth(expr: &Expr, depths: &[Option<usize>]) -> Option<usize> {
-    match expr {
-        Expr::Token(_) => None,
-        Expr::Rule(index) => depths.get(*index).copied().flatten().map(|depth| depth + 1),
-        _ => expr
-            .children()
-            .iter()
-            .try_fold(0, |max, child| Some(regular_depth(child, depths)?.max(max)))
-            .map(|d| d + 1),
+/// Return for each rule the measures of its expression, if it is regular: it is not recursive and
+/// has no tokens.
+pub(super) fn regular_rules(rules: &Rules) -> Vec<Option<Measures>> {
+    let mut known = vec![None; rules.rules.len()];
+    for index in sorted(&uses(rules)) {
+        let found = rules.rules.get(index).and_then(|rule| regular(&rule.expr, &known));
+        if let Some(slot) = known.get_mut(index) {
+            *slot = found;
+        }
     }
+    known
+}
+
+/// Return the measures of an expression if it is regular; `rules` has those of the rules.
+pub(super) fn regular(expr: &Expr, rules: &[Option<Measures>]) -> Option<Measures> {
+    let inside = match expr {
+        Expr::Token(_) => return None,
+        Expr::Rule(index) => rules.get(*index).copied().flatten()?,
+        Expr::Literal(chars) => Measures { depth: 0, size: chars.len() as u64 },
+        _ => expr.children().iter().try_fold(Measures { depth: 0, size: 0 }, |all, child| {
+            let Measures { depth, size } = regular(child, rules)?;
+            Some(Measures { depth: depth.max(all.depth), size: size.saturating_add(all.size) })
+        })?,
+    };
+    let n_times = match expr {
+        Expr::Repeat(_, min, None) => u64::from(*min) + 1,
+        Expr::Repeat(_, _, Some(max)) => u64::from(*max),
+        _ => 1,
+    };
+    let size = inside.size.saturating_mul(n_times).saturating_add(1);
+    Some(Measures { depth: inside.depth + 1, size })
 }
 
 /// Return for each rule whether it matches the empty text.
@@ -76,8 +121,11 @@ pub(super) fn nullable(rules: &Rules) -> Vec<bool> {
     let mut users = vec![Vec::new(); n];
     for (user, rule) in rules.rules.iter().enumerate() {
         rule.expr.walk(&mut |expr| {
-            if let Expr::Rule(index) = expr {
-                users.get_mut(*index).into_iter().for_each(|users: &mut Vec<usize>| users.push(user));
+            if let Expr::Rule(index) = expr
+                && let Some(users) =
+                    users.get_mut(*index).filter(|users: &&mut Vec<usize>| users.last() != Some(&user))
+            {
+                users.push(user);
             }
         });
     }

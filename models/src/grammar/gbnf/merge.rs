@@ -14,14 +14,16 @@ use std::collections::HashMap;
 
 use super::alphabet::Alphabet;
 use super::automaton::Automaton;
-use super::check::{regular_depth, regular_depths};
+use super::check::{Measures, regular, regular_rules};
 use super::contexts::{Terminals, confused};
 use super::{CharSet, Expr, Rules};
 
-/// Steps spent on automata; about a fifth of a second.
+/// Steps spent on automata, and on looking for expressions to merge; about a fifth of a second.
 const BUDGET: u64 = 20_000_000;
 /// The depth of an expression that is merged, with the rules in it.
 const MAX_DEPTH: usize = 100;
+/// The number of parts of an expression that is merged, with those of the rules in it.
+const MAX_SIZE: u64 = 8000;
 /// The number of neighbours in a sequence that are merged.
 const MAX_NEIGHBOURS: usize = 12;
 /// The number of times that terminals are split before all become single characters.
@@ -33,7 +35,7 @@ pub(super) fn choose_terminals(rules: &mut Rules) {
         let mut chooser = Chooser {
             rules,
             alphabet: &alphabet,
-            depths: regular_depths(rules),
+            measures: regular_rules(rules),
             known: HashMap::new(),
             budget: BUDGET,
         };
@@ -75,7 +77,8 @@ fn with_children(expr: &Expr, f: &mut impl FnMut(&Expr) -> Expr) -> Expr {
 struct Chooser<'a> {
     rules: &'a Rules,
     alphabet: &'a Alphabet,
-    depths: Vec<Option<usize>>,
+    /// The measures of the rules that are regular.
+    measures: Vec<Option<Measures>>,
     /// The automata of expressions that were looked at, if they are small enough.
     known: HashMap<Expr, Option<Rc<Automaton>>>,
     budget: u64,
@@ -128,9 +131,23 @@ impl Chooser<'_> {
         Some(terminals)
     }
 
+    /// Return the size of `expr` if it is regular and small enough to be merged.
+    fn size(&self, expr: &Expr) -> Option<u64> {
+        let Measures { depth, size } = regular(expr, &self.measures)?;
+        (depth <= MAX_DEPTH && size <= MAX_SIZE).then_some(size)
+    }
+
+    /// Take `steps` from the budget. If it has fewer, none are left.
+    fn spend(&mut self, steps: u64) -> Option<()> {
+        let left = self.budget.checked_sub(steps);
+        self.budget = left.unwrap_or(0);
+        left.map(drop)
+    }
+
     /// Return the automaton of `expr` if it is regular and small enough.
     fn automaton(&mut self, expr: &Expr) -> Option<Rc<Automaton>> {
-        regular_depth(expr, &self.depths).filter(|&depth| depth <= MAX_DEPTH)?;
+        let size = self.size(expr)?;
+        self.spend(size)?;
         if let Some(known) = self.known.get(expr) {
             return known.clone();
         }
@@ -157,10 +174,14 @@ impl Chooser<'_> {
 
     /// Return a sequence in which neighbours are merged, as many at a time as possible.
     fn marked_sequence(&mut self, items: &[Expr]) -> Expr {
+        let sizes: Vec<Option<u64>> = items.iter().map(|item| self.size(item)).collect();
         let mut marked = Vec::new();
         let mut rest = items;
         while let Some((first, others)) = rest.split_first() {
-            let longest = rest.len().min(MAX_NEIGHBOURS);
+            let longest = match self.budget {
+                0 => 0,
+                _ => mergeable(sizes.get(items.len() - rest.len()..).unwrap_or_default()),
+            };
             let merged = (2..=longest).rev().find_map(|n| {
                 let expr = Expr::Sequence(rest.get(..n)?.to_vec());
                 self.is_terminal(&expr).then_some((expr, n))
@@ -194,4 +215,14 @@ impl Chooser<'_> {
             _ => with_children(expr, &mut |child| self.split(child, terminals, to_split)),
         }
     }
+}
+
+/// Return the number of neighbours of these sizes, from the first on, that are small enough to be
+/// merged.
+fn mergeable(sizes: &[Option<u64>]) -> usize {
+    let sums = sizes.iter().take(MAX_NEIGHBOURS).scan(0_u64, |sum, size| {
+        *sum = sum.saturating_add((*size)?);
+        Some(*sum)
+    });
+    sums.take_while(|sum| *sum <= MAX_SIZE).count()
 }

@@ -10,7 +10,10 @@ use crate::vocab::{AddSpecial, ParseSpecial, Vocab};
 
 /// The depth to which groups may be nested.
 const MAX_DEPTH: usize = 50;
-/// The number of rules and groups of a grammar. Compiling recurses over chains of them.
+/// The height of an expression: groups and repetitions around its innermost item. Everything that
+/// reads expressions recurses over it, on stacks of any size.
+const MAX_HEIGHT: usize = 2 * MAX_DEPTH;
+/// The number of rules and groups of a grammar.
 const MAX_RULES: usize = 8000;
 /// The number of different sets of tokens in a grammar.
 const MAX_TOKEN_SETS: usize = 64;
@@ -24,6 +27,7 @@ pub(super) fn parse(text: &str, root: &str, vocab: &Vocab) -> Result<Rules, Gram
         text,
         pos: 0,
         depth: 0,
+        height: 0,
         n_groups: 0,
         vocab,
         names: BTreeMap::new(),
@@ -38,7 +42,10 @@ pub(super) fn parse(text: &str, root: &str, vocab: &Vocab) -> Result<Rules, Gram
 struct Parser<'a> {
     text: &'a str,
     pos: usize,
+    /// The number of groups around the current place.
     depth: usize,
+    /// The height of what was read last: an item, a sequence, or a choice.
+    height: usize,
     n_groups: usize,
     vocab: &'a Vocab,
     /// The indices of the rules by name.
@@ -167,16 +174,21 @@ impl<'a> Parser<'a> {
 
     fn choice(&mut self, is_nested: bool) -> Result<Expr, GrammarError> {
         let first = self.sequence(is_nested)?;
+        let mut highest = self.height;
         let mut options = Vec::from([first]);
         while self.eat("|") {
             self.space(true);
             options.push(self.sequence(is_nested)?);
+            highest = highest.max(self.height);
         }
+        self.height = highest;
         Ok(one_or(options, Expr::Choice))
     }
 
     fn sequence(&mut self, is_nested: bool) -> Result<Expr, GrammarError> {
         let mut items = Vec::new();
+        let mut highest = 0;
+        self.height = 0;
         while let Some(c) = self.peek() {
             if matches!(c, '*' | '+' | '?' | '{') {
                 let repeated = self.repetition(items.pop(), is_nested)?;
@@ -186,13 +198,16 @@ impl<'a> Parser<'a> {
             } else {
                 break;
             }
+            highest = highest.max(self.height);
             self.space(is_nested);
         }
+        self.height = highest;
         Ok(one_or(items, Expr::Sequence))
     }
 
     /// Read an item that begins with `c`; `None` if no item does.
     fn item(&mut self, c: char) -> Result<Option<Expr>, GrammarError> {
+        self.height = 0;
         Ok(Some(match c {
             '"' => self.literal()?,
             '[' => self.class()?,
@@ -224,7 +239,20 @@ impl<'a> Parser<'a> {
             return self.wrong(format!("`)` for the group that begins at {place}"));
         }
         self.depth -= 1;
+        self.grow()?;
         Ok(inner)
+    }
+
+    /// Count a group or a repetition around what was read last.
+    fn grow(&mut self) -> Result<(), GrammarError> {
+        self.height += 1;
+        match self.height {
+            found if found > MAX_HEIGHT => {
+                let what = "groups and repetitions inside each other";
+                Err(GrammarError::TooLarge { what, found, limit: MAX_HEIGHT })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn literal(&mut self) -> Result<Expr, GrammarError> {
@@ -235,7 +263,11 @@ impl<'a> Parser<'a> {
             if self.peek().is_none() {
                 return self.wrong_at(start, "a `\"` at the end of the string");
             }
-            chars.push(self.character()?);
+            let start = self.pos;
+            match char::from_u32(self.character()?) {
+                Some(c) => chars.push(c),
+                None => return self.wrong_at(start, "hexadecimal digits of a character"),
+            }
         }
         Ok(if chars.is_empty() { Expr::Sequence(Vec::new()) } else { Expr::Literal(chars) })
     }
@@ -256,51 +288,54 @@ impl<'a> Parser<'a> {
                 let at = self.pos;
                 let last = self.character()?;
                 if last < first {
-                    return self.wrong_at(at, format!("a character not before {first:?}"));
+                    let first = char::from_u32(first).map_or(format!("U+{first:X}"), |c| format!("{c:?}"));
+                    return self.wrong_at(at, format!("a character not before {first}"));
                 }
                 last
             } else {
                 first
             };
-            ranges.push((u32::from(first), u32::from(last)));
+            ranges.push((first, last));
+        }
+        if ranges.is_empty() && !is_negated {
+            return self.wrong_at(start, "a class with at least one character");
         }
         let set = CharSet::new(ranges);
         let set = if is_negated { set.negated() } else { set };
-        if set.is_empty() {
-            return self.wrong_at(start, "a class with at least one character");
-        }
         Ok(Expr::Chars(set))
     }
 
-    /// Read a character of a string or a class, which may be escaped.
-    fn character(&mut self) -> Result<char, GrammarError> {
+    /// Read the code point of a character of a string or a class, which may be escaped. Escapes can
+    /// be of code points that are no characters, such as surrogates.
+    fn character(&mut self) -> Result<u32, GrammarError> {
         let start = self.pos;
         match self.next() {
             Some('\\') => {}
-            Some(c) => return Ok(c),
+            Some(c) => return Ok(c.into()),
             None => return self.wrong("a character"),
         }
         let n_digits = match self.next() {
-            Some('n') => return Ok('\n'),
-            Some('r') => return Ok('\r'),
-            Some('t') => return Ok('\t'),
-            Some(c @ ('\\' | '"' | '[' | ']')) => return Ok(c),
+            Some('n') => return Ok('\n'.into()),
+            Some('r') => return Ok('\r'.into()),
+            Some('t') => return Ok('\t'.into()),
+            Some(c @ ('\\' | '"' | '[' | ']' | '-')) => return Ok(c.into()),
             Some('x') => 2,
             Some('u') => 4,
             Some('U') => 8,
             _ => {
-                return self
-                    .wrong_at(start, "an escape: \\n \\r \\t \\\\ \\\" \\[ \\] \\xHH \\uHHHH \\UHHHHHHHH");
+                return self.wrong_at(
+                    start,
+                    "an escape: \\n \\r \\t \\\\ \\\" \\[ \\] \\- \\xHH \\uHHHH \\UHHHHHHHH",
+                );
             }
         };
         let digits = self.rest().get(..n_digits).filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()));
-        let code = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
-        match code.and_then(char::from_u32) {
-            Some(c) => {
+        match digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()) {
+            Some(code) => {
                 self.pos += n_digits;
-                Ok(c)
+                Ok(code)
             }
-            None => self.wrong_at(start, format!("{n_digits} hexadecimal digits of a character")),
+            None => self.wrong_at(start, format!("{n_digits} hexadecimal digits")),
         }
     }
 
@@ -309,6 +344,7 @@ impl<'a> Parser<'a> {
         let Some(item) = item else {
             return self.wrong("something to repeat before it");
         };
+        self.grow()?;
         let (min, max) = match self.next() {
             Some('*') => (0, None),
             Some('+') => (1, None),

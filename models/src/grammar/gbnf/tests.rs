@@ -99,6 +99,17 @@ fn what_the_syntax_has() {
     );
     check(&compiler, "root ::= a\r\na ::= \"x\"\na ::= \"y\"", &["y"], &["x"]);
     check(&compiler, "root ::= \"a\"{1,100000}", &["a", "aaaa"], &[""]);
+    check(&compiler, "root ::= [a-c\\-]+ \"\\-\"", &["a--", "--"], &["-", "a"]);
+}
+
+/// Surrogates are code points, but no text has them.
+#[test]
+fn classes_may_name_code_points_that_are_no_characters() {
+    let compiler = compiler();
+    let string = "root ::= \"<\" ([^<>\\uD800-\\uDFFF] | [\\uD800-\\uDBFF] [\\uDC00-\\uDFFF])* \">\"";
+    check(&compiler, string, &["<>", "<aä😀>"], &["<", "<<>"]);
+    check(&compiler, "root ::= [a\\uD801] | [\\U00000062-\\UFFFFFFFF]", &["a", "b", "😀"], &["", "A"]);
+    check(&compiler, "root ::= \"a\" ([\\uDC00] | \"b\" [\\uD800]*)", &["ab"], &["a"]);
 }
 
 #[test]
@@ -175,6 +186,7 @@ fn errors_name_the_place() {
         ("root ::= (\"a\"\n | \"b\"", 2, 7, "`)`"),
         ("root ::= \"\\q\"", 1, 11, "escape"),
         ("root ::= \"\\uD800\"", 1, 11, "hexadecimal"),
+        ("root ::= [\\uDFFF-\\uD800]", 1, 18, "not before U+DFFF"),
         ("root ::= *", 1, 10, "repeat"),
         ("root ::= \"a\"{2", 1, 15, "`}`"),
         ("root ::= \"a\"{3,2}", 1, 13, "at least 3"),
@@ -211,6 +223,39 @@ fn sizes_are_limited() {
     too_large("root ::= \"a\"{2001,}");
     too_large(&(0..9000).map(|i| format!("r{i} ::= \"a\"\n")).collect::<String>());
     too_large(&"#".repeat(600_000));
+    for operator in ["*", "+", "?", "{2}", "{0}", " *"] {
+        too_large(&format!("root ::= \"a\"{}", operator.repeat(120_000)));
+    }
+    too_large(&format!("root ::= {}\"a\"{}", "(".repeat(40), ")**".repeat(40)));
+    check(&compiler(), &format!("root ::= \"a\"{}", "?+".repeat(40)), &["", "aaa"], &["b"]);
+    check(&compiler(), &format!("root ::= {}\"a\"{}", "(".repeat(50), ")+".repeat(50)), &["aa"], &[""]);
+}
+
+/// Each takes a fraction of a second; without limits, the first two would take hours.
+#[test]
+fn merging_ends_soon() {
+    let start = std::time::Instant::now();
+    let compiler = compiler();
+    check(&compiler, "root ::= \"a\" \"\"{2000}{2000}{2000}{2000}", &["a"], &["", "aa"]);
+    let doubling: String = (0..45).map(|i| format!("r{i} ::= r{} r{}\n", i + 1, i + 1)).collect();
+    check(&compiler, &format!("root ::= \"a\" r0\n{doubling}r45 ::= \"\""), &["a"], &["", "aa"]);
+    // References in no order, each of them to what is large.
+    let mut seed = 1_u32;
+    let names = core::iter::repeat_with(|| {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        ["a ", "b ", "c ", "d "][(seed >> 30) as usize]
+    });
+    let names: String = names.take(200_000).collect();
+    for n in [1500, 100] {
+        let large = ["a", "b", "c", "d"].map(|name| format!("{name} ::= (\"{name}\" \"x\"){{{n}}}\n"));
+        let text = format!("root ::= {names}\n{}", large.concat());
+        merge::choose_terminals(&mut parse::parse(&text, "root", &vocab()).unwrap());
+    }
+    // The last item of many decides whether the rule can be empty.
+    let text = format!("root ::= {}\"z\"\na ::= \"\"", "a ".repeat(200_000));
+    let rules = parse::parse(&text, "root", &vocab()).unwrap();
+    assert_eq!(check::nullable(&rules), [false, true]);
+    assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
 }
 
 /// A chain of rules is as deep as they are many, and none of them may overflow a stack.
@@ -224,6 +269,13 @@ fn long_chains_of_rules_compile() {
     let grammar = compiler.gbnf(&chain(400)).unwrap();
     assert!(grammar.accepts(&format!("{}a{}", "(".repeat(400), ")".repeat(400))));
     assert!(compiler.gbnf(&chain(7900)).is_ok());
+    let repeated = |n: usize, operators: &str| {
+        let rules = (0..n).map(|i| format!("r{i} ::= \"(\" r{}{operators} \")\"\n", i + 1));
+        format!("root ::= r0\n{}r{n} ::= \"a\"", rules.collect::<String>())
+    };
+    assert!(compiler.gbnf(&repeated(7900, "?")).is_ok());
+    let found = compiler.gbnf(&repeated(1000, &"{2}".repeat(50)));
+    assert!(matches!(found, Err(GrammarError::TooLarge { limit: 16_000, .. })), "{found:?}");
 }
 
 const JSON: &str = r#"root ::= value
