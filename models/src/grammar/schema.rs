@@ -9,10 +9,12 @@
 //!   take of bounds and regular expressions.
 //! - `parts.rs` finds the schemas that describe the same value (`allOf`, `anyOf`, `$ref`), and the
 //!   names of properties in them.
-//! - `write.rs` writes the schema. An object is closed over all names that its parts have together.
+//! - `plan.rs` chooses the part that closes the object, over the names that all parts have.
+//! - `write.rs` writes the schema.
 //!
-//! References (`refs.rs`) are written as plain names into new `$defs`. What is referred to from
-//! within an object of several parts is written twice, since only the object as a whole is closed.
+//! References (`refs.rs`) become plain names in new `$defs`. A reference with other keywords becomes
+//! what it leads to, since the library could not join the two where they are inside of each other,
+//! and only the object as a whole is closed.
 
 mod keywords;
 mod kinds;
@@ -22,6 +24,7 @@ mod parts;
 mod path;
 mod patterns;
 mod plain;
+mod plan;
 mod refs;
 #[cfg(test)]
 mod tests;

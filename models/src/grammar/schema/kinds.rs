@@ -5,10 +5,21 @@ use core::ops::{BitAnd, BitOr};
 use serde_json::Value;
 
 use super::keywords::Keywords;
-use super::refs;
+use super::{MAX_DEPTH, refs};
 
-/// The number of schemas that are looked at for the types of one.
-const MAX_STEPS: usize = 200;
+/// The schemas that are still looked at for the types of their values.
+pub(super) struct Looks {
+    n_left: usize,
+    /// Those that are being looked at, inside of each other.
+    depth: usize,
+}
+
+impl Looks {
+    /// Begin with `n_left` schemas to look at.
+    pub(super) fn new(n_left: usize) -> Self {
+        Self { n_left, depth: 0 }
+    }
+}
 
 /// A set of types.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,16 +33,6 @@ impl Kinds {
     /// Those whose values have schemas for values inside of them.
     pub(super) const NESTED: Self = Self(0x60);
     pub(super) const OBJECT: Self = Self(0x40);
-
-    /// Return the types of the values that match `schema`, and maybe others.
-    pub(super) fn of(schema: &Value, root: &Value) -> Self {
-        Self::within(schema, root, &mut { MAX_STEPS })
-    }
-
-    /// Return the types of the values that match the schema with these keywords, and maybe others.
-    pub(super) fn of_keywords(keywords: &Keywords<'_>, root: &Value) -> Self {
-        Self::within_keywords(keywords, root, &mut { MAX_STEPS })
-    }
 
     /// Return the types with a name, or all for a name that is unknown.
     pub(super) fn named(name: &str) -> Self {
@@ -69,17 +70,23 @@ impl Kinds {
         }
     }
 
-    fn within(schema: &Value, root: &Value, n_left: &mut usize) -> Self {
-        let map = match schema {
-            Value::Bool(false) => return Self::NONE,
-            Value::Object(map) if *n_left > 0 => map,
-            _ => return Self::ALL,
-        };
-        *n_left -= 1;
-        Self::within_keywords(&Keywords::of(map), root, n_left)
+    /// Return the types of the values that match `schema`, and maybe others.
+    pub(super) fn of(schema: &Value, root: &Value, looks: &mut Looks) -> Self {
+        match schema {
+            Value::Bool(false) => Self::NONE,
+            Value::Object(map) if looks.n_left > 0 && looks.depth < MAX_DEPTH => {
+                looks.n_left -= 1;
+                looks.depth += 1;
+                let found = Self::of_keywords(&Keywords::of(map), root, looks);
+                looks.depth -= 1;
+                found
+            }
+            _ => Self::ALL,
+        }
     }
 
-    fn within_keywords(keywords: &Keywords<'_>, root: &Value, n_left: &mut usize) -> Self {
+    /// Return the types of the values that match the schema with these keywords, and maybe others.
+    pub(super) fn of_keywords(keywords: &Keywords<'_>, root: &Value, looks: &mut Looks) -> Self {
         let mut found = keywords.inferred_type().map_or(Self::ALL, Self::named);
         for (keyword, value) in keywords.iter() {
             found = found
@@ -91,14 +98,14 @@ impl Kinds {
                     ("const", value) => Self::of_value(value),
                     ("enum", Value::Array(values)) => Self::any(values.iter().map(Self::of_value)),
                     ("anyOf" | "oneOf", Value::Array(schemas)) => {
-                        Self::any(schemas.iter().map(|schema| Self::within(schema, root, n_left)))
+                        Self::any(schemas.iter().map(|schema| Self::of(schema, root, looks)))
                     }
                     ("allOf", Value::Array(schemas)) => {
-                        let kinds = schemas.iter().map(|schema| Self::within(schema, root, n_left));
+                        let kinds = schemas.iter().map(|schema| Self::of(schema, root, looks));
                         kinds.fold(Self::ALL, BitAnd::bitand)
                     }
                     ("$ref", Value::String(reference)) => refs::target(root, reference)
-                        .map_or(Self::ALL, |(_, schema)| Self::within(schema, root, n_left)),
+                        .map_or(Self::ALL, |(_, schema)| Self::of(schema, root, looks)),
                     _ => Self::ALL,
                 };
         }

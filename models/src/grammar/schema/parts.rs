@@ -5,8 +5,8 @@ use alloc::{borrow::ToOwned, collections::BTreeSet, rc::Rc, string::String, vec:
 use serde_json::{Map, Value};
 
 use super::keywords::Keywords;
-use super::kinds::Kinds;
-use super::plain::{DEPENDENCIES, plain};
+use super::kinds::{Kinds, Looks};
+use super::plain::DEPENDENCIES;
 use super::write::Writer;
 use super::{MAX_DEPTH, is_nothing, refs};
 use crate::grammar::GrammarError;
@@ -57,6 +57,8 @@ pub(super) struct Named {
     has_items: bool,
     /// Properties are listed.
     pub(super) has_properties: bool,
+    /// These are options that all list properties, so that each can be closed on its own.
+    pub(super) closes_itself: bool,
     /// Properties with other names are allowed by a keyword.
     pub(super) is_open: bool,
     /// Properties with other names are forbidden by a keyword.
@@ -89,12 +91,12 @@ impl Named {
     }
 
     /// Return what `keywords` say without their parts.
-    pub(super) fn by(keywords: &Keywords<'_>, root: &Value) -> Self {
+    pub(super) fn by(keywords: &Keywords<'_>, root: &Value, looks: &mut Looks) -> Self {
         let mut named = Self::default();
         let map = |keyword| keywords.get(keyword).and_then(Value::as_object);
         for (name, schema) in map("properties").into_iter().flatten() {
             named.names.insert(name.clone(), true.into());
-            if Kinds::of(schema, root).meet(Kinds::NESTED) {
+            if Kinds::of(schema, root, looks).meet(Kinds::NESTED) {
                 named.nested.insert(name.clone());
             }
         }
@@ -124,9 +126,11 @@ impl Writer<'_> {
             Part::Reference(reference) => self.named_by_reference(reference, depth)?,
             Part::All(_, schema) => self.named_by_schema(schema, depth)?,
             Part::Options(_, schemas) => {
-                let mut named = Named::default();
+                let mut named = Named { closes_itself: true, ..Named::default() };
                 for schema in *schemas {
-                    named.add(&self.named_by_schema(schema, depth)?);
+                    let option = self.named_by_schema(schema, depth)?;
+                    named.closes_itself &= option.has_properties || option.is_closed;
+                    named.add(&option);
                 }
                 named
             }
@@ -148,8 +152,8 @@ impl Writer<'_> {
             return Err(GrammarError::TooLarge { what, found: depth, limit });
         }
         let Value::Object(map) = schema else { return Ok(Named::default()) };
-        let (keywords, _) = plain(map, self.root);
-        let mut named = Named::by(&keywords, self.root);
+        let (keywords, _) = self.plain(map)?;
+        let mut named = self.named_by_keywords(&keywords);
         for part in parts(&keywords) {
             named.add(&self.named_by_part(&part, depth + 1)?);
         }

@@ -2,8 +2,11 @@
 
 use std::panic::AssertUnwindSafe;
 
-use llguidance::{derivre::RegexBuilder, panic_utils, regex_to_lark};
+use llguidance::api::ParserLimits;
+use llguidance::derivre::RegexBuilder;
+use llguidance::{GrammarBuilder, JsonCompileOptions, panic_utils, regex_to_lark};
 use regex_syntax::ast::ErrorKind;
+use serde_json::{Value, json};
 
 /// The use that can be made of a regular expression.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,6 +31,15 @@ pub(super) fn usable(pattern: &str) -> Use {
         Err(regex_syntax::Error::Parse(error)) if is_mistake(error.kind()) => Use::Broken,
         _ => Use::Ignored,
     }
+}
+
+/// Return true if the library finds a text that matches a pattern and has a format. There can be
+/// none: a time without a zone has no place in the format `time`, but zod writes it so.
+pub(super) fn fits(pattern: &Value, format: &Value) -> bool {
+    let schema = json!({"type": "string", "pattern": pattern, "format": format});
+    let options = JsonCompileOptions { lenient: true, ..JsonCompileOptions::default() };
+    let builder = GrammarBuilder::new(None, ParserLimits::default());
+    panic_utils::catch_unwind(AssertUnwindSafe(|| options.json_to_llg(builder, schema))).is_ok()
 }
 
 fn is_mistake(kind: &ErrorKind) -> bool {

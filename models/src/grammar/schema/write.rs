@@ -6,17 +6,24 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use super::keywords::{Keywords, is_in_place};
-use super::kinds::Kinds;
+use super::kinds::{Kinds, Looks};
 use super::parts::{Named, Part, parts};
 use super::path::Path;
 use super::patterns::{self, Use};
 use super::plain::plain;
-use super::{MAX_VALUES, is_nothing, numbers, refs};
+use super::plan::{ALONE, Around, Plan};
+use super::{MAX_DEPTH, MAX_VALUES, is_nothing, numbers, refs};
 use crate::grammar::GrammarError;
 
 /// The number of values that may be written, with each 64 bytes of a text as one of them. What is
 /// referred to can be written several times.
 const MAX_WRITTEN: usize = 2 * MAX_VALUES;
+/// The number of schemas that are looked at for the types of their values.
+const MAX_LOOKS: usize = 10 * MAX_VALUES;
+/// The values that a regular expression counts as, since reading one takes longer.
+const PATTERN: usize = 64;
+/// The depth to which schemas may be written inside of each other.
+const MAX_LEVELS: usize = 3 * MAX_DEPTH;
 
 /// Writes one schema anew.
 pub(super) struct Writer<'s> {
@@ -25,8 +32,17 @@ pub(super) struct Writer<'s> {
     refuses: bool,
     /// The values that may still be written.
     n_left: usize,
+    /// The schemas that may still be looked at for the types of their values.
+    pub(super) looks: Looks,
     /// The names in the new schema for what is referred to.
     targets: HashMap<Target, String>,
+    /// The schemas inside of each other that are being written.
+    depth: usize,
+    /// The JSON pointers of those of them that describe one value, and stand in the place of
+    /// references to them.
+    inlined: Vec<String>,
+    /// The number of those that stand in the place of references, whatever they describe.
+    n_inlined: usize,
     /// Schemas that are yet to be written, with their keys in `$defs`.
     todo: Vec<(Target, &'s Value, String)>,
     /// The names of properties that are known, by JSON pointer.
@@ -37,32 +53,28 @@ pub(super) struct Writer<'s> {
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Target {
     pointer: String,
-    is_part: bool,
     closes: bool,
 }
-
-/// The surroundings of a schema.
-#[derive(Clone, Copy)]
-struct Around<'n> {
-    /// Other schemas describe the same value, and one of them closes the object.
-    is_part: bool,
-    /// Objects are closed and lists are complete that are not said to be open.
-    closes: bool,
-    /// The names that other schemas have for the properties of the object, which this one closes.
-    outside: Option<&'n Named>,
-}
-
-/// The surroundings of a schema that alone describes a value.
-const ALONE: Around<'static> = Around { is_part: false, closes: true, outside: None };
 
 impl<'s> Writer<'s> {
     /// Begin to write the schema `root`. With `refuses`, keywords that are not supported are
     /// errors.
     pub(super) fn new(root: &'s Value, refuses: bool) -> Self {
-        let whole = Target { pointer: String::new(), is_part: false, closes: true };
+        let whole = Target { pointer: String::new(), closes: true };
         let targets = HashMap::from([(whole, "#".to_owned())]);
-        let (todo, named) = (Vec::new(), HashMap::new());
-        Self { root, refuses, n_left: MAX_WRITTEN, targets, todo, named }
+        let (todo, inlined, named) = (Vec::new(), Vec::new(), HashMap::new());
+        Self {
+            root,
+            refuses,
+            n_left: MAX_WRITTEN,
+            looks: Looks::new(MAX_LOOKS),
+            targets,
+            depth: 0,
+            inlined,
+            n_inlined: 0,
+            todo,
+            named,
+        }
     }
 
     /// Write all of the schema.
@@ -73,7 +85,7 @@ impl<'s> Writer<'s> {
         let mut written = self.schema(self.root, &Path::new(""), ALONE)?;
         let mut definitions = Map::new();
         while let Some((target, schema, key)) = self.todo.pop() {
-            let around = Around { is_part: target.is_part, closes: target.closes, outside: None };
+            let around = Around { closes: target.closes, ..ALONE };
             definitions.insert(key, self.schema(schema, &Path::new(&target.pointer), around)?);
         }
         if let Value::Object(map) = &mut written
@@ -139,7 +151,16 @@ impl<'s> Writer<'s> {
         match schema {
             schema if is_nothing(schema) => Ok(false.into()),
             Value::Bool(_) => Ok(schema.clone()),
-            Value::Object(map) => self.map(map, at, around).map(Value::Object),
+            Value::Object(_) if self.depth == MAX_LEVELS => {
+                let (what, found) = ("levels of nesting", MAX_LEVELS + 1);
+                Err(GrammarError::TooLarge { what, found, limit: MAX_LEVELS })
+            }
+            Value::Object(map) => {
+                self.depth += 1;
+                let written = self.map(map, at, around)?;
+                self.depth -= 1;
+                Ok(written.into())
+            }
             other => {
                 let problem = format!("found {}; a schema is an object, `true` or `false`", kind(other));
                 Err(GrammarError::Schema { pointer: format!("{at}"), problem })
@@ -157,6 +178,9 @@ impl<'s> Writer<'s> {
         let parts = parts(&keywords);
         let plan = self.plan(&keywords, &parts, around)?;
         let is_part = |(keyword, _): (&str, &Value)| is_in_place(keyword);
+        let n_base =
+            usize::from(plan.closes && !plan.leaves || keywords.iter().any(|keyword| !is_part(keyword)));
+        let is_joined = around.is_joined || n_base + parts.len() > 1;
         let base_is_first = match (keywords.position("properties"), keywords.iter().position(is_part)) {
             (Some(properties), Some(part)) => properties < part,
             (properties, part) => properties.is_some() || part.is_none(),
@@ -171,6 +195,7 @@ impl<'s> Writer<'s> {
             self.spend(outside.as_ref().map_or(0, |outside| outside.names.len()))?;
             let inside = Around {
                 is_part: plan.inside.is_part || !plan.is_alone && outside.is_none(),
+                is_joined,
                 closes: plan.inside.closes,
                 outside: outside.as_ref(),
             };
@@ -184,12 +209,12 @@ impl<'s> Writer<'s> {
 
     /// Return the keywords of a schema that can be written, with the type that follows from them.
     fn keywords<'m>(
-        &self,
+        &mut self,
         map: &'m Map<String, Value>,
         at: &Path<'_>,
         around: Around<'_>,
     ) -> Result<Keywords<'m>, GrammarError> {
-        let (mut keywords, lost) = plain(map, self.root);
+        let (mut keywords, lost) = self.plain(map)?;
         self.lose(lost, at)?;
         let reference = keywords.get("$ref").and_then(Value::as_str);
         if reference.is_some_and(|reference| refs::target(self.root, reference).is_none()) {
@@ -201,41 +226,42 @@ impl<'s> Writer<'s> {
         }
         let is_whole = !keywords.has_parts() && !around.is_part;
         self.lose(numbers::bound(&mut keywords, is_whole).err(), at)?;
-        self.lose(drop_pattern(&mut keywords).err(), at)?;
+        if keywords.has("pattern") {
+            self.spend(PATTERN)?;
+            self.lose(check_pattern(&mut keywords).err(), at)?;
+        }
         if keywords.has_parts() {
-            drop_type(&mut keywords, self.root);
+            self.drop_type(&mut keywords);
         }
         Ok(keywords)
     }
 
-    /// Find out how to write a schema and its parts.
-    fn plan(
+    /// Return the keywords of a schema as [`plain`] does.
+    ///
+    /// # Errors
+    /// [`GrammarError::TooLarge`].
+    pub(super) fn plain<'m>(
         &mut self,
-        keywords: &Keywords<'_>,
-        parts: &[Part<'_>],
-        around: Around<'_>,
-    ) -> Result<Plan, GrammarError> {
-        let base = Named::by(keywords, self.root);
-        let mut each = Vec::new();
-        // A part that is alone needs no look into it.
-        if parts.len() > 1 || !base.is_empty() || around.outside.is_some() {
-            for part in parts {
-                each.push(self.named_by_part(part, 0)?);
-            }
+        map: &'m Map<String, Value>,
+    ) -> Result<(Keywords<'m>, Option<&'static str>), GrammarError> {
+        let patterns = map.get("patternProperties").and_then(Value::as_object);
+        self.spend(PATTERN * patterns.map_or(0, Map::len))?;
+        Ok(plain(map, self.root))
+    }
+
+    /// Return the names of properties in keywords without their parts.
+    pub(super) fn named_by_keywords(&mut self, keywords: &Keywords<'_>) -> Named {
+        Named::by(keywords, self.root, &mut self.looks)
+    }
+
+    /// Remove a type that the parts have anyway: what a reference beside it leads to would have to
+    /// be joined with it.
+    fn drop_type(&mut self, keywords: &mut Keywords<'_>) {
+        let Some(kind) = keywords.get("type").and_then(Value::as_str).map(Kinds::named) else { return };
+        let Some(written) = keywords.remove("type") else { return };
+        if !Kinds::of_keywords(keywords, self.root, &mut self.looks).are_among(kind) {
+            keywords.set("type", written.into_owned());
         }
-        let n_named = each.iter().chain([&base]).filter(|named| !named.is_empty()).count();
-        let is_alone = n_named <= 1 && around.outside.is_none();
-        let (mut total, mut overlaps) = (base.clone(), false);
-        for named in each.iter().filter(|_| !is_alone) {
-            overlaps |= total.add(named);
-        }
-        let has_properties = total.has_properties;
-        overlaps |= around.outside.is_some_and(|outside| total.add(outside));
-        let is_listed = has_properties && around.closes && !total.is_open;
-        let closes = keywords.may_be("object") && !around.is_part && (total.is_closed || is_listed);
-        let inside = Around { is_part: around.is_part, closes: around.closes && !overlaps, outside: None };
-        let is_object = Kinds::of_keywords(keywords, self.root).are_among(Kinds::OBJECT);
-        Ok(Plan { base, each, total, is_alone, closes, inside, is_object, is_whole: parts.is_empty() })
     }
 
     /// Write a part.
@@ -247,18 +273,26 @@ impl<'s> Writer<'s> {
         written: &mut Map<String, Value>,
     ) -> Result<(), GrammarError> {
         match part {
-            Part::Reference(reference) => {
-                if let Some((pointer, schema)) = refs::target(self.root, reference) {
-                    written.insert("$ref".to_owned(), self.reference(pointer, schema, around)?.into());
+            Part::Reference(reference) => match refs::target(self.root, reference) {
+                Some((pointer, schema)) if around.is_joined => {
+                    append(written, "allOf", self.inline(pointer, schema, at, around)?);
                 }
-            }
+                Some((pointer, schema)) => {
+                    let reference = self.reference(pointer, schema, around.closes)?;
+                    written.insert("$ref".to_owned(), reference.into());
+                }
+                None => {}
+            },
             Part::All(i, schema) => {
                 let schema = self.schema(schema, &at.key("allOf").index(*i), around)?;
                 append(written, "allOf", schema);
             }
             Part::Options(keyword, schemas) => {
-                let schemas = self.list(schemas, &at.key(keyword), around)?;
-                written.insert((*keyword).to_owned(), schemas);
+                let at = at.key(keyword);
+                let options = schemas.iter().enumerate();
+                let options: Result<Value, _> =
+                    options.map(|(i, schema)| self.schema(schema, &at.index(i), around)).collect();
+                written.insert((*keyword).to_owned(), options?);
             }
             Part::Dependent { keyword, name, needs } => {
                 self.spend_text(name)?;
@@ -278,9 +312,9 @@ impl<'s> Writer<'s> {
         &mut self,
         pointer: String,
         schema: &'s Value,
-        around: Around<'_>,
+        closes: bool,
     ) -> Result<String, GrammarError> {
-        let target = Target { pointer, is_part: around.is_part, closes: around.closes };
+        let target = Target { pointer, closes };
         if let Some(known) = self.targets.get(&target) {
             return Ok(known.clone());
         }
@@ -292,6 +326,50 @@ impl<'s> Writer<'s> {
         Ok(reference)
     }
 
+    /// Write a schema in the place of a reference to it. The library would copy it there, which it
+    /// cannot yet where it came from inside of the schema.
+    fn inline(
+        &mut self,
+        pointer: String,
+        schema: &Value,
+        at: &Path<'_>,
+        around: Around<'_>,
+    ) -> Result<Value, GrammarError> {
+        if self.inlined.contains(&pointer) {
+            self.lose(Some("$ref"), at)?;
+            return Ok(true.into());
+        }
+        self.inlined.push(pointer.clone());
+        self.n_inlined += 1;
+        let written = self.schema(schema, &Path::new(&pointer), around)?;
+        self.n_inlined -= 1;
+        self.inlined.pop();
+        Ok(written)
+    }
+
+    /// Write the schema of a value inside of another.
+    fn value(&mut self, schema: &Value, at: &Path<'_>, closes: bool) -> Result<Value, GrammarError> {
+        if let Some((pointer, schema)) = self.shared(schema, at) {
+            return Ok(json!({"$ref": self.reference(pointer, schema, closes)?}));
+        }
+        let outer = core::mem::take(&mut self.inlined);
+        let written = self.schema(schema, at, Around { closes, ..ALONE });
+        self.inlined = outer;
+        written
+    }
+
+    /// Return the JSON pointer of a schema that is referred to instead of written once more: one
+    /// that may have a schema in its parts that is written in the place of a reference now.
+    fn shared(&self, schema: &Value, at: &Path<'_>) -> Option<(String, &'s Value)> {
+        let keywords = Keywords::of(schema.as_object().filter(|_| self.n_inlined > 0)?);
+        let is_reference = keywords.has("$ref") && keywords.iter().count() == 1;
+        if is_reference || !keywords.has_parts() {
+            return None;
+        }
+        let (pointer, found) = refs::target(self.root, &format!("{at}"))?;
+        core::ptr::eq(found, schema).then_some((pointer, found))
+    }
+
     /// Write the keywords that are no parts, and close the object.
     fn base(
         &mut self,
@@ -300,22 +378,24 @@ impl<'s> Writer<'s> {
         plan: &Plan,
         written: &mut Map<String, Value>,
     ) -> Result<(), GrammarError> {
-        let around = Around { closes: plan.inside.closes, ..ALONE };
+        let closes = plan.inside.closes;
         for (keyword, value) in keywords.iter().filter(|(keyword, _)| !is_in_place(keyword)) {
             let value = match (keyword, value) {
                 ("properties" | "patternProperties", Value::Object(schemas)) => {
-                    self.named_schemas(schemas, &at.key(keyword), around)?
+                    self.values(schemas, &at.key(keyword), closes)?
                 }
                 // The object as a whole is closed.
-                ("additionalProperties", schema) if is_nothing(schema) && plan.inside.is_part => continue,
-                ("additionalProperties", schema) => self.schema(schema, &at.key(keyword), around)?,
+                ("additionalProperties", schema) if is_nothing(schema) && plan.is_closed_elsewhere() => {
+                    continue;
+                }
+                ("additionalProperties", schema) => self.value(schema, &at.key(keyword), closes)?,
                 ("items" | "prefixItems" | "additionalItems", _) => continue,
                 _ => self.copy(value)?,
             };
             written.insert(keyword.to_owned(), value);
         }
         self.items(keywords, at, plan, written)?;
-        if plan.closes {
+        if plan.closes && !plan.leaves {
             self.close(plan, written)?;
         }
         Ok(())
@@ -330,7 +410,7 @@ impl<'s> Writer<'s> {
         plan: &Plan,
         written: &mut Map<String, Value>,
     ) -> Result<(), GrammarError> {
-        let around = Around { closes: plan.inside.closes, ..ALONE };
+        let closes = plan.inside.closes;
         let is_old = keywords.get("items").is_some_and(Value::is_array);
         let (first, others) = if is_old { ("items", "additionalItems") } else { ("prefixItems", "items") };
         let listed = keywords.get(first).and_then(Value::as_array);
@@ -339,16 +419,19 @@ impl<'s> Writer<'s> {
             .into_iter()
             .find(|keyword| keywords.get(keyword).is_some_and(|it| !it.is_array()));
         if let Some(listed) = listed {
-            let schemas = self.list(listed, &at.key(first), around)?;
-            written.insert("prefixItems".to_owned(), schemas);
+            let at = at.key(first);
+            let items = listed.iter().enumerate();
+            let items: Result<Value, _> =
+                items.map(|(i, schema)| self.value(schema, &at.index(i), closes)).collect();
+            written.insert("prefixItems".to_owned(), items?);
         }
         if let Some((keyword, schema)) = other.and_then(|keyword| Some((keyword, keywords.get(keyword)?))) {
-            let schema = self.schema(schema, &at.key(keyword), around)?;
+            let schema = self.value(schema, &at.key(keyword), closes)?;
             written.insert("items".to_owned(), schema);
         } else if let Some(listed) = listed
             && plan.is_whole
             && !plan.inside.is_part
-            && plan.inside.closes
+            && closes
         {
             let count = |keyword| keywords.get(keyword).and_then(Value::as_u64);
             let (min, max, n) = (count("minItems"), count("maxItems"), listed.len() as u64);
@@ -388,88 +471,39 @@ impl<'s> Writer<'s> {
         Ok(())
     }
 
-    fn list(&mut self, schemas: &[Value], at: &Path<'_>, around: Around<'_>) -> Result<Value, GrammarError> {
-        let schemas = schemas.iter().enumerate();
-        schemas.map(|(i, schema)| self.schema(schema, &at.index(i), around)).collect()
-    }
-
-    fn named_schemas(
+    fn values(
         &mut self,
         schemas: &Map<String, Value>,
         at: &Path<'_>,
-        around: Around<'_>,
+        closes: bool,
     ) -> Result<Value, GrammarError> {
         let mut written = Map::new();
         for (name, schema) in schemas {
             self.spend_text(name)?;
-            written.insert(name.clone(), self.schema(schema, &at.key(name), around)?);
+            written.insert(name.clone(), self.value(schema, &at.key(name), closes)?);
         }
         Ok(written.into())
     }
 }
 
-/// The way to write a schema and its parts.
-struct Plan {
-    /// The names in the keywords beside the parts, in each part, and in all of them together with
-    /// those outside.
-    base: Named,
-    each: Vec<Named>,
-    total: Named,
-    /// At most one of them says something about properties, and nothing outside does.
-    is_alone: bool,
-    /// The object is closed here.
-    closes: bool,
-    /// The surroundings of the parts, as far as they are those of the schema.
-    inside: Around<'static>,
-    /// Only objects match.
-    is_object: bool,
-    /// There are no parts.
-    is_whole: bool,
-}
-
-impl Plan {
-    /// Return the names that are outside of each option of a part, if the options are to be closed:
-    /// one does not have the properties of another.
-    fn outside(&self, i: usize, part: &Part<'_>, around: Around<'_>) -> Option<Named> {
-        if !self.closes || self.is_alone || !matches!(part, Part::Options(..)) {
-            return None;
-        }
-        let mut outside = self.base.clone();
-        for (_, named) in self.each.iter().enumerate().filter(|(j, _)| *j != i) {
-            outside.add(named);
-        }
-        if let Some(named) = around.outside {
-            outside.add(named);
-        }
-        Some(outside)
-    }
-}
-
-/// Remove a pattern that the library cannot follow.
+/// Remove a pattern that the library cannot follow, or a format that excludes all that match.
 ///
 /// # Errors
 /// Return the keyword if nobody could follow the pattern.
-fn drop_pattern(keywords: &mut Keywords<'_>) -> Result<(), &'static str> {
+fn check_pattern(keywords: &mut Keywords<'_>) -> Result<(), &'static str> {
     let usable = match keywords.get("pattern") {
-        None => Use::Followed,
         Some(Value::String(pattern)) => patterns::usable(pattern),
-        Some(_) => Use::Broken,
+        _ => Use::Broken,
     };
-    match usable {
-        Use::Followed => return Ok(()),
-        Use::Ignored | Use::Broken => keywords.remove("pattern"),
-    };
-    if usable == Use::Broken { Err("pattern") } else { Ok(()) }
-}
-
-/// Remove a type that the parts have anyway. The library would copy what a reference beside it
-/// leads to, and could not follow one that leads back.
-fn drop_type(keywords: &mut Keywords<'_>, root: &Value) {
-    let Some(kind) = keywords.get("type").and_then(Value::as_str).map(Kinds::named) else { return };
-    let Some(written) = keywords.remove("type") else { return };
-    if !Kinds::of_keywords(keywords, root).are_among(kind) {
-        keywords.set("type", written.into_owned());
+    match (usable, keywords.get("pattern").zip(keywords.get("format"))) {
+        // llama.cpp follows only the pattern.
+        (Use::Followed, Some((pattern, format))) if !patterns::fits(pattern, format) => {
+            keywords.remove("format");
+        }
+        (Use::Followed, _) => {}
+        (Use::Ignored | Use::Broken, _) => _ = keywords.remove("pattern"),
     }
+    if usable == Use::Broken { Err("pattern") } else { Ok(()) }
 }
 
 /// Append a schema to a list of them.

@@ -1,0 +1,107 @@
+//! The way to write a schema and its parts: the one of them that closes the object.
+
+use alloc::vec::Vec;
+
+use super::keywords::Keywords;
+use super::kinds::Kinds;
+use super::parts::{Named, Part};
+use super::write::Writer;
+use crate::grammar::GrammarError;
+
+/// The surroundings of a schema.
+#[derive(Clone, Copy)]
+pub(super) struct Around<'n> {
+    /// Other schemas describe the same value, and one of them closes the object.
+    pub(super) is_part: bool,
+    /// The library has to join the schema with others.
+    pub(super) is_joined: bool,
+    /// Objects are closed and lists are complete that are not said to be open.
+    pub(super) closes: bool,
+    /// The names that other schemas have for the properties of the object, which this one closes.
+    pub(super) outside: Option<&'n Named>,
+}
+
+/// The surroundings of a schema that alone describes a value.
+pub(super) const ALONE: Around<'static> =
+    Around { is_part: false, is_joined: false, closes: true, outside: None };
+
+/// The way to write a schema and its parts.
+pub(super) struct Plan {
+    /// The names in the keywords beside the parts, in each part, and in all of them together with
+    /// those outside.
+    pub(super) base: Named,
+    pub(super) each: Vec<Named>,
+    pub(super) total: Named,
+    /// At most one of them says something about properties, and nothing outside does.
+    pub(super) is_alone: bool,
+    /// The object is closed here, or in the options of a part.
+    pub(super) closes: bool,
+    /// It is closed in all options of a part.
+    pub(super) leaves: bool,
+    /// The surroundings of the parts, as far as they are those of the schema.
+    pub(super) inside: Around<'static>,
+    /// Only objects match.
+    pub(super) is_object: bool,
+    /// There are no parts.
+    pub(super) is_whole: bool,
+}
+
+impl Plan {
+    /// Return true if other schemas close the object.
+    pub(super) fn is_closed_elsewhere(&self) -> bool {
+        self.inside.is_part || self.leaves
+    }
+
+    /// Return the names that are outside of each option of a part, if the options are to be closed:
+    /// one does not have the properties of another.
+    pub(super) fn outside(&self, i: usize, part: &Part<'_>, around: Around<'_>) -> Option<Named> {
+        if !self.closes || self.is_alone || !matches!(part, Part::Options(..)) {
+            return None;
+        }
+        let mut outside = self.base.clone();
+        for (_, named) in self.each.iter().enumerate().filter(|(j, _)| *j != i) {
+            outside.add(named);
+        }
+        if let Some(named) = around.outside {
+            outside.add(named);
+        }
+        Some(outside)
+    }
+}
+
+impl Writer<'_> {
+    /// Find out how to write a schema and its parts.
+    pub(super) fn plan(
+        &mut self,
+        keywords: &Keywords<'_>,
+        parts: &[Part<'_>],
+        around: Around<'_>,
+    ) -> Result<Plan, GrammarError> {
+        let base = self.named_by_keywords(keywords);
+        let mut each = Vec::new();
+        // A part that is alone needs no look into it.
+        if parts.len() > 1 || !base.is_empty() || around.outside.is_some() {
+            for part in parts {
+                each.push(self.named_by_part(part, 0)?);
+            }
+        }
+        let n_named = each.iter().chain([&base]).filter(|named| !named.is_empty()).count();
+        let is_alone = n_named <= 1 && around.outside.is_none();
+        let (mut total, mut overlaps) = (base.clone(), false);
+        for named in each.iter().filter(|_| !is_alone) {
+            overlaps |= total.add(named);
+        }
+        let has_properties = total.has_properties;
+        overlaps |= around.outside.is_some_and(|outside| total.add(outside));
+        let is_listed = has_properties && around.closes && !total.is_open;
+        let closes = keywords.may_be("object") && !around.is_part && (total.is_closed || is_listed);
+        let inside = Around { is_part: around.is_part, closes: around.closes && !overlaps, ..ALONE };
+        // Without a type, the library would try all types.
+        let kinds = closes.then(|| Kinds::of_keywords(keywords, self.root, &mut self.looks));
+        let is_object = kinds.is_some_and(|kinds| kinds.are_among(Kinds::OBJECT));
+        let may_leave = closes && (total.is_closed || inside.closes);
+        let leaves = may_leave && each.iter().any(|named| named.closes_itself) && !is_alone;
+        let is_whole = parts.is_empty();
+        Ok(Plan { base, each, total, is_alone, closes, leaves, inside, is_object, is_whole })
+    }
+}
