@@ -259,7 +259,8 @@ impl<'s> Writer<'s> {
     fn drop_type(&mut self, keywords: &mut Keywords<'_>) {
         let Some(kind) = keywords.get("type").and_then(Value::as_str).map(Kinds::named) else { return };
         let Some(written) = keywords.remove("type") else { return };
-        if !Kinds::of_keywords(keywords, self.root, &mut self.looks).are_among(kind) {
+        let kinds = Kinds::of_keywords(keywords, self.root, &mut self.looks);
+        if keywords.inferred_type().is_some() || !kinds.are_among(kind) {
             keywords.set("type", written.into_owned());
         }
     }
