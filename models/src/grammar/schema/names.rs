@@ -20,7 +20,8 @@ enum Names {
     Matching(String),
 }
 
-/// Express `propertyNames` by `properties` or `patternProperties`. Formats of names are ignored.
+/// Express `propertyNames` by `properties` or `patternProperties`, and leave it as a mark of that.
+/// Formats of names are ignored.
 ///
 /// # Errors
 /// Return the keyword if it was removed because nothing expresses it.
@@ -103,6 +104,7 @@ fn list(keywords: &mut Keywords<'_>, names: &[String]) -> bool {
     }
     keywords.set("properties", properties);
     keywords.set("additionalProperties", false);
+    keywords.set("propertyNames", true);
     true
 }
 
@@ -114,6 +116,7 @@ fn hold(keywords: &mut Keywords<'_>, pattern: String) -> bool {
     let others = keywords.get("additionalProperties").cloned().unwrap_or(Value::Bool(true));
     keywords.set("patternProperties", Map::from_iter([(pattern, others)]));
     keywords.set("additionalProperties", false);
+    keywords.set("propertyNames", true);
     true
 }
 

@@ -63,6 +63,10 @@ pub(super) struct Named {
     pub(super) is_open: bool,
     /// Properties with other names are forbidden by a keyword.
     pub(super) is_closed: bool,
+    /// They are so by `propertyNames`.
+    is_held: bool,
+    /// Names of which all have to be there: one set of each list.
+    demands: Vec<Vec<BTreeSet<String>>>,
 }
 
 impl Named {
@@ -87,7 +91,31 @@ impl Named {
         self.has_properties |= other.has_properties;
         self.is_open |= other.is_open;
         self.is_closed |= other.is_closed;
+        self.is_held |= other.is_held;
+        self.demands.extend(other.demands.iter().cloned());
         overlap
+    }
+
+    /// Return the names that have to be there in any case.
+    fn demanded(&self) -> BTreeSet<String> {
+        let lists = self.demands.iter().filter(|list| list.len() == 1);
+        lists.flatten().flatten().cloned().collect()
+    }
+
+    /// Return true if what `all` say together, each of which may be closed, cannot be meant: by
+    /// the letter, each forbids the names of another, or one that has to be there.
+    pub(super) fn is_contradiction(&self, all: &[&Self]) -> bool {
+        let mut closed = all.iter().filter(|named| named.is_closed && named.patterns.is_empty());
+        let Some(first) = closed.next() else { return false };
+        let differ = closed.clone().any(|other| {
+            other.names.len() != first.names.len()
+                || other.names.keys().any(|name| !first.names.contains_key(name))
+        });
+        let lacks = |closed: &Self| {
+            let has_all = |names: &BTreeSet<String>| names.iter().all(|name| closed.names.contains_key(name));
+            self.demands.iter().any(|list| !list.iter().any(has_all))
+        };
+        !self.is_held && (differ || lacks(first) || closed.any(|closed| lacks(closed)))
     }
 
     /// Return what `keywords` say without their parts.
@@ -101,8 +129,11 @@ impl Named {
             }
         }
         let required = keywords.get("required").and_then(Value::as_array);
-        for name in required.into_iter().flatten().filter_map(Value::as_str) {
-            named.names.insert(name.to_owned(), true.into());
+        let required = required.into_iter().flatten().filter_map(Value::as_str).map(ToOwned::to_owned);
+        let required: BTreeSet<String> = required.collect();
+        named.names.extend(required.iter().map(|name| (name.clone(), true.into())));
+        if !required.is_empty() {
+            named.demands.push(Vec::from([required]));
         }
         for pattern in map("patternProperties").into_iter().flat_map(Map::keys) {
             named.patterns.insert(pattern.clone(), true.into());
@@ -110,6 +141,7 @@ impl Named {
         named.has_items = keywords.has("items") || keywords.has("prefixItems");
         named.has_properties = keywords.has("properties");
         named.is_closed = keywords.get("additionalProperties").is_some_and(is_nothing);
+        named.is_held = keywords.has("propertyNames");
         named.is_open = keywords.has("additionalProperties") && !named.is_closed;
         named
     }
@@ -126,12 +158,15 @@ impl Writer<'_> {
             Part::Reference(reference) => self.named_by_reference(reference, depth)?,
             Part::All(_, schema) => self.named_by_schema(schema, depth)?,
             Part::Options(_, schemas) => {
-                let mut named = Named { closes_itself: true, ..Named::default() };
+                let (mut named, mut demanded) =
+                    (Named { closes_itself: true, ..Named::default() }, Vec::new());
                 for schema in *schemas {
                     let option = self.named_by_schema(schema, depth)?;
                     named.closes_itself &= option.has_properties || option.is_closed;
+                    demanded.push(option.demanded());
                     named.add(&option);
                 }
+                named.demands = Vec::from([demanded]);
                 named
             }
             Part::Dependent { needs: Value::Array(names), .. } => {
@@ -141,7 +176,7 @@ impl Writer<'_> {
             }
             Part::Dependent { needs, .. } => self.named_by_schema(needs, depth)?,
         };
-        self.spend(named.names.len())?;
+        self.spend(named.names.len() + named.demands.iter().flatten().map(BTreeSet::len).sum::<usize>())?;
         Ok(named)
     }
 
@@ -157,6 +192,7 @@ impl Writer<'_> {
         for part in parts(&keywords) {
             named.add(&self.named_by_part(&part, depth + 1)?);
         }
+        named.is_closed |= keywords.has("unevaluatedProperties");
         Ok(named)
     }
 

@@ -105,10 +105,9 @@ fn express_unevaluated(keywords: &mut Keywords<'_>) -> Step {
         let Some(schema) = keywords.remove(keyword) else { continue };
         match schema.as_ref() {
             schema if is_everything(schema) || keywords.has(others) => {}
-            // An object is closed over the properties of all its parts.
-            schema if !keywords.has_parts() || is_nothing(schema) && others == "additionalProperties" => {
-                keywords.set(others, schema.clone());
-            }
+            schema if !keywords.has_parts() => keywords.set(others, schema.clone()),
+            // Then the object is closed over the properties of all its parts.
+            schema if is_nothing(schema) && others == "additionalProperties" => keywords.set(keyword, false),
             _ => result = Err(keyword),
         }
     }

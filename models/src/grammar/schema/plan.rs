@@ -13,6 +13,8 @@ use crate::grammar::GrammarError;
 pub(super) struct Around<'n> {
     /// Other schemas describe the same value, and one of them closes the object.
     pub(super) is_part: bool,
+    /// What one of the parts of an object forbids, others may allow.
+    pub(super) merges: bool,
     /// The library has to join the schema with others.
     pub(super) is_joined: bool,
     /// Objects are closed and lists are complete that are not said to be open.
@@ -23,7 +25,7 @@ pub(super) struct Around<'n> {
 
 /// The surroundings of a schema that alone describes a value.
 pub(super) const ALONE: Around<'static> =
-    Around { is_part: false, is_joined: false, closes: true, outside: None };
+    Around { is_part: false, merges: false, is_joined: false, closes: true, outside: None };
 
 /// The way to write a schema and its parts.
 pub(super) struct Plan {
@@ -44,12 +46,19 @@ pub(super) struct Plan {
     pub(super) is_object: bool,
     /// There are no parts.
     pub(super) is_whole: bool,
+    /// The object is closed by `unevaluatedProperties`.
+    is_unevaluated: bool,
 }
 
 impl Plan {
     /// Return true if other schemas close the object.
     pub(super) fn is_closed_elsewhere(&self) -> bool {
-        self.inside.is_part || self.leaves
+        self.inside.merges && (self.inside.is_part || self.leaves)
+    }
+
+    /// Return the names over which the object is closed.
+    pub(super) fn closed_over(&self) -> &Named {
+        if self.base.is_closed && !self.inside.merges { &self.base } else { &self.total }
     }
 
     /// Return the names that are outside of each option of a part, if the options are to be closed:
@@ -65,6 +74,7 @@ impl Plan {
         if let Some(named) = around.outside {
             outside.add(named);
         }
+        outside.is_closed |= self.is_unevaluated;
         Some(outside)
     }
 }
@@ -94,14 +104,23 @@ impl Writer<'_> {
         let has_properties = total.has_properties;
         overlaps |= around.outside.is_some_and(|outside| total.add(outside));
         let is_listed = has_properties && around.closes && !total.is_open;
-        let closes = keywords.may_be("object") && !around.is_part && (total.is_closed || is_listed);
-        let inside = Around { is_part: around.is_part, closes: around.closes && !overlaps, ..ALONE };
+        let merges = if around.is_part || around.outside.is_some() {
+            around.merges
+        } else {
+            !is_alone && total.is_contradiction(&each.iter().chain([&base]).collect::<Vec<_>>())
+        };
+        let is_unevaluated = keywords.has("unevaluatedProperties");
+        let is_whole_closed = !around.is_part && (total.is_closed || is_listed);
+        let is_part_closed = is_unevaluated && !(around.is_part && merges);
+        let closes = keywords.may_be("object") && (is_whole_closed || is_part_closed);
+        let inside = Around { is_part: around.is_part, merges, closes: around.closes && !overlaps, ..ALONE };
         // Without a type, the library would try all types.
         let kinds = closes.then(|| Kinds::of_keywords(keywords, self.root, &mut self.looks));
         let is_object = kinds.is_some_and(|kinds| kinds.are_among(Kinds::OBJECT));
         let may_leave = closes && (total.is_closed || inside.closes);
-        let leaves = may_leave && each.iter().any(|named| named.closes_itself) && !is_alone;
+        let leaves = may_leave && !is_alone && (merges || !base.is_closed);
+        let leaves = leaves && each.iter().any(|named| named.closes_itself);
         let is_whole = parts.is_empty();
-        Ok(Plan { base, each, total, is_alone, closes, leaves, inside, is_object, is_whole })
+        Ok(Plan { base, each, total, is_alone, closes, leaves, inside, is_object, is_whole, is_unevaluated })
     }
 }

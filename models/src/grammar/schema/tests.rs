@@ -108,6 +108,30 @@ fn parts_of_an_object_are_closed_together() {
     check(&json!({"allOf": parts}), &[r#"{"a":1,"b":null,"c":1}"#], &[r#"{"a":1}"#]);
 }
 
+/// Unless that would leave nothing, a part may forbid what others allow.
+#[test]
+fn parts_that_are_closed_by_a_keyword_stay_so() {
+    let base = json!({"properties": {"c": {"type": "null"}}});
+    let closed = json!({
+        "properties": {"b": {"type": "integer"}},
+        "additionalProperties": false,
+        "$ref": "#/$defs/base",
+        "$defs": {"base": base},
+    });
+    check(&closed, &["{}", r#"{"b":1}"#], &[r#"{"c":null}"#, r#"{"b":1,"c":null}"#]);
+    let held = json!({"propertyNames": {"enum": ["b"]}, "allOf": [base, {"properties": {"b": true}}]});
+    check(&held, &["{}", r#"{"b":1}"#], &[r#"{"c":null}"#]);
+    let mut options = json!({"properties": {"a": true, "b": true}, "additionalProperties": false});
+    options["anyOf"] = json!([{"required": ["a"]}, object(&json!({"c": true}))]);
+    check(&options, &[r#"{"a":1}"#], &[r#"{"c":1}"#, r#"{"a":1,"c":1}"#, "{}"]);
+    options["anyOf"] = json!([object(&json!({"c": true})), object(&json!({"d": true}))]);
+    check(
+        &options,
+        &[r#"{"a":1,"c":1}"#, r#"{"d":1}"#],
+        &[r#"{"c":1,"d":1}"#, r#"{"a":1}"#, r#"{"c":1,"e":1}"#],
+    );
+}
+
 /// Objects inside of one stay closed, unless several of its parts describe them.
 #[test]
 fn parts_leave_others_closed() {
@@ -223,7 +247,11 @@ fn properties_need_others() {
         "properties": {"card": {"type": "integer"}},
         "dependentSchemas": {"card": object(&json!({"address": {"type": "string"}}))},
     });
-    check(&schema, &["{}", r#"{"card":1,"address":"a"}"#], &[r#"{"card":1}"#, r#"{"card":1,"address":1}"#]);
+    check(
+        &schema,
+        &["{}", r#"{"card":1,"address":"a"}"#],
+        &["1", r#"{"card":1}"#, r#"{"card":1,"address":1}"#],
+    );
     let many: Map<String, Value> = (0..9).map(|i| (format!("p{i}"), json!(["q"]))).collect();
     check_unsupported(&json!({"dependentRequired": many}), "#/dependentRequired", &json!({}));
 }

@@ -195,6 +195,7 @@ impl<'s> Writer<'s> {
             self.spend(outside.as_ref().map_or(0, |outside| outside.names.len()))?;
             let inside = Around {
                 is_part: plan.inside.is_part || !plan.is_alone && outside.is_none(),
+                merges: plan.inside.merges,
                 is_joined,
                 closes: plan.inside.closes,
                 outside: outside.as_ref(),
@@ -390,6 +391,7 @@ impl<'s> Writer<'s> {
                     continue;
                 }
                 ("additionalProperties", schema) => self.value(schema, &at.key(keyword), closes)?,
+                ("propertyNames" | "unevaluatedProperties", _) => continue,
                 ("items" | "prefixItems" | "additionalItems", _) => continue,
                 _ => self.copy(value)?,
             };
@@ -444,14 +446,13 @@ impl<'s> Writer<'s> {
         Ok(())
     }
 
-    /// Close an object over the names of all its parts.
+    /// Close an object over the names of all its parts, or over its own if it forbids the others.
     fn close(&mut self, plan: &Plan, written: &mut Map<String, Value>) -> Result<(), GrammarError> {
         let mut apart = Map::new();
         // What the keywords say about other names holds for those of the parts.
         let closed = if plan.base.is_open { &mut apart } else { &mut *written };
-        for (keyword, names) in
-            [("properties", &plan.total.names), ("patternProperties", &plan.total.patterns)]
-        {
+        let over = plan.closed_over();
+        for (keyword, names) in [("properties", &over.names), ("patternProperties", &over.patterns)] {
             if names.is_empty() {
                 continue;
             }
