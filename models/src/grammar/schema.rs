@@ -12,9 +12,9 @@
 //! - `plan.rs` chooses the part that closes the object, over the names that all parts have.
 //! - `write.rs` writes the schema.
 //!
-//! References (`refs.rs`) become plain names in new `$defs`. A reference with other keywords becomes
-//! what it leads to, since the library could not join the two where they are inside of each other,
-//! and only the object as a whole is closed.
+//! References (`refs.rs`) become plain names in new `$defs`. A reference with other keywords
+//! becomes what it leads to, since the library could not join the two where they are inside of each
+//! other, and only the object as a whole is closed.
 
 mod keywords;
 mod kinds;

@@ -13,7 +13,7 @@ use crate::grammar::GrammarError;
 pub(super) struct Around<'n> {
     /// Other schemas describe the same value, and one of them closes the object.
     pub(super) is_part: bool,
-    /// What one of the parts of an object forbids, others may allow.
+    /// Names that one part of an object forbids are allowed if others have them.
     pub(super) merges: bool,
     /// The library has to join the schema with others.
     pub(super) is_joined: bool,
