@@ -125,6 +125,84 @@ fn objects_and_lists_have_shapes() {
     check(&cases, |text| compiler.json_schema(text));
 }
 
+/// As the libraries of clients write them.
+#[test]
+fn schemas_of_libraries_work() {
+    let pydantic_1 = r##"{"title":"Order","type":"object","properties":{"size":{"default":"S","allOf":[{"$ref":
+        "#/definitions/Size"}]},"note":{"title":"Note","type":"string"}},"required":["note"],"definitions":{"Size":
+        {"title":"Size","description":"An enumeration.","enum":["S","L"],"type":"string"}}}"##;
+    let pydantic_2 = r##"{"$defs":{"Color":{"enum":["red","blue"],"title":"Color","type":"string"},"Item":{"properties":
+        {"price":{"anyOf":[{"type":"number"},{"pattern":"^(?!^[-+.]*$)[+-]?0*\\d*\\.?\\d*$","type":"string"}],"title":
+        "Price"},"stock":{"additionalProperties":{"type":"integer"},"propertyNames":{"$ref":"#/$defs/Color"},"title":
+        "Stock","type":"object"},"at":{"maxItems":2,"minItems":2,"prefixItems":[{"type":"integer"},{"type":"integer"}],
+        "title":"At","type":"array"}},"required":["price","stock","at"],"title":"Item","type":"object"}},"properties":
+        {"item":{"anyOf":[{"$ref":"#/$defs/Item"},{"type":"null"}],"default":null,"deprecated":true}},"title":"Cart",
+        "type":"object"}"##;
+    let zod_3 = r##"{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"pair":{"type":
+        "array","minItems":2,"maxItems":2,"items":[{"type":"string"},{"type":"number"}]},"age":{"type":"integer",
+        "exclusiveMinimum":0}},"required":["pair"],"additionalProperties":false}"##;
+    let zod_4 = r##"{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{"id":{"type":
+        "string","format":"uuid","pattern":"^([0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[1-8][0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}|00000000-0000-0000-0000-000000000000)$"},
+        "at":{"type":"string","format":"date-time","pattern":"^(?:(?:\\d\\d[2468][048]|\\d\\d[13579][26]|\\d\\d0[48]|[02468][048]00|[13579][26]00)-02-29|\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|(?:02)-(?:0[1-9]|1\\d|2[0-8])))T(?:(?:[01]\\d|2[0-3]):[0-5]\\d(?::[0-5]\\d(?:\\.\\d+)?)?(?:Z))$"},
+        "n":{"type":"integer","minimum":-9007199254740991,"maximum":9007199254740991},"score":{"type":"object",
+        "propertyNames":{"type":"string","enum":["a","b"]},"additionalProperties":{"type":"number"},"required":["a","b"]},
+        "pair":{"type":"array","prefixItems":[{"type":"string"},{"type":"boolean"}]}},"required":["id","at","n","score","pair"],
+        "additionalProperties":false}"##;
+    let strict = r##"{"type":"object","properties":{"steps":{"type":"array","items":{"$ref":"#/$defs/step"}},"n":{"type":
+        ["integer","null"]}},"required":["steps","n"],"additionalProperties":false,"$defs":{"step":{"type":"object",
+        "properties":{"do":{"type":"string"},"then":{"anyOf":[{"$ref":"#/$defs/step"},{"type":"null"}]}},"required":
+        ["do","then"],"additionalProperties":false}}}"##;
+    let openapi = r##"{"components":{"schemas":{"Pet":{"type":"object","required":["kind"],"properties":{"kind":{"type":
+        "string"}},"discriminator":{"propertyName":"kind"}},"Dog":{"allOf":[{"$ref":"#/components/schemas/Pet"},{"type":
+        "object","properties":{"bark":{"type":"boolean"}},"required":["bark"]}],"unevaluatedProperties":false}}},
+        "oneOf":[{"$ref":"#/components/schemas/Dog"}]}"##;
+    let generic = r##"{"$ref":"#/definitions/Pick%3CFoo%2C%22a%22%3E","definitions":{"Pick<Foo,\"a\">":{"type":"object",
+        "properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}}}"##;
+    let uuid = "01234567-89ab-4def-8123-456789abcdef";
+    let zod_4_accepted = format!(
+        r#"{{"id":"{uuid}","at":"2024-02-29T10:00:00Z","n":-5,"score":{{"a":1,"b":2.5}},"pair":["x",true]}}"#
+    );
+    let zod_4_refused = zod_4_accepted.replace(r#","b":2.5"#, "");
+    let cases: [(&str, &[&str], &[&str]); 7] = [
+        (
+            pydantic_1,
+            &[r#"{"size":"L","note":""}"#, r#"{"note":"a"}"#],
+            &[r#"{"size":"M","note":""}"#, r#"{"note":"a","more":1}"#],
+        ),
+        (
+            pydantic_2,
+            &["{}", r#"{"item":null}"#, r#"{"item":{"price":"1.5","stock":{"red":2},"at":[1,2]}}"#],
+            &[
+                r#"{"item":{"price":1,"stock":{"green":2},"at":[1,2]}}"#,
+                r#"{"item":{"price":1,"stock":{},"at":[1]}}"#,
+            ],
+        ),
+        (zod_3, &[r#"{"pair":["a",1.5],"age":3}"#], &[r#"{"pair":["a"]}"#, r#"{"pair":["a",1],"age":0}"#]),
+        (zod_4, &[&zod_4_accepted], &[&zod_4_refused]),
+        (
+            strict,
+            &[r#"{"steps":[{"do":"a","then":{"do":"b","then":null}}],"n":null}"#],
+            &[r#"{"steps":[{"do":"a"}],"n":1}"#, r#"{"steps":[],"n":12345678901234567}"#],
+        ),
+        (
+            openapi,
+            &[r#"{"kind":"dog","bark":true}"#],
+            &[r#"{"kind":"dog"}"#, r#"{"kind":"dog","bark":true,"tail":1}"#],
+        ),
+        (generic, &[r#"{"a":"b"}"#], &["{}", r#"{"a":"b","c":1}"#]),
+    ];
+    let compiler = compiler();
+    for (text, accepted, refused) in cases {
+        let grammar = compiler.json_schema(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        accepted
+            .iter()
+            .for_each(|example| assert!(grammar.accepts(example), "{text} should accept {example}"));
+        refused
+            .iter()
+            .for_each(|example| assert!(!grammar.accepts(example), "{text} should refuse {example}"));
+    }
+}
+
 #[test]
 fn rules_repeat_alternate_and_nest() {
     let sums = "root ::= sum \"\\n\"\nsum ::= factor (\" \"? [-+] \" \"? factor)*\n\

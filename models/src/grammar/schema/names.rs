@@ -1,0 +1,130 @@
+//! `propertyNames`, expressed by other keywords.
+
+use alloc::{borrow::ToOwned, collections::BTreeSet, format, string::String, vec::Vec};
+
+use serde_json::{Map, Value};
+
+use super::keywords::Keywords;
+use super::patterns::{self, Use};
+use super::{is_everything, is_nothing, refs};
+
+/// The references that are followed to the schema of names.
+const MAX_REFERENCES: usize = 8;
+/// The number of values by which naming all properties may enlarge a schema.
+const MAX_VALUES: usize = 10_000;
+
+/// The names that properties may have.
+enum Names {
+    Any,
+    Listed(Vec<String>),
+    Matching(String),
+}
+
+/// Express `propertyNames` by `properties` or `patternProperties`, and leave it as a mark of that.
+/// Formats of names are ignored.
+///
+/// # Errors
+/// Return the keyword if it was removed because nothing expresses it.
+pub(super) fn express(keywords: &mut Keywords<'_>, root: &Value) -> Result<(), &'static str> {
+    let Some(schema) = keywords.remove("propertyNames") else { return Ok(()) };
+    let is_expressed = match names(&schema, root) {
+        Some(Names::Any) => true,
+        Some(Names::Listed(names)) => list(keywords, &names),
+        Some(Names::Matching(pattern)) => hold(keywords, pattern),
+        None => false,
+    };
+    if is_expressed { Ok(()) } else { Err("propertyNames") }
+}
+
+/// Return the names that match `schema`, or `None` if that cannot be said.
+fn names(schema: &Value, root: &Value) -> Option<Names> {
+    let mut schema = schema;
+    for _ in 0..MAX_REFERENCES {
+        match schema.get("$ref").and_then(Value::as_str) {
+            Some(reference) => (_, schema) = refs::target(root, reference)?,
+            None => break,
+        }
+    }
+    if is_everything(schema) {
+        return Some(Names::Any);
+    }
+    if is_nothing(schema) {
+        return Some(Names::Listed(Vec::new()));
+    }
+    let mut keywords = Keywords::of(schema.as_object()?);
+    if !keywords.may_be("string") {
+        return None;
+    }
+    keywords.remove("type");
+    keywords.remove("format");
+    let is_only = |wanted: &[&str]| keywords.iter().all(|(keyword, _)| wanted.contains(&keyword));
+    let length =
+        |keyword| keywords.get(keyword).map(|n| n.as_u64().map_or(String::new(), |n| format!("{n}")));
+    match () {
+        () if is_only(&[]) => Some(Names::Any),
+        () if is_only(&["const"]) => {
+            Some(Names::Listed(Vec::from([keywords.get("const")?.as_str()?.to_owned()])))
+        }
+        () if is_only(&["enum"]) => {
+            let names = keywords.get("enum")?.as_array()?.iter().filter_map(Value::as_str);
+            Some(Names::Listed(names.map(ToOwned::to_owned).collect()))
+        }
+        () if is_only(&["pattern"]) => {
+            let pattern = keywords.get("pattern")?.as_str()?;
+            match patterns::usable(pattern) {
+                Use::Followed => Some(Names::Matching(pattern.to_owned())),
+                Use::Ignored => Some(Names::Any),
+                Use::Broken => None,
+            }
+        }
+        () if is_only(&["minLength", "maxLength"]) => {
+            let (min, max) = (length("minLength"), length("maxLength"));
+            let min = min.unwrap_or_else(|| "0".to_owned());
+            Some(Names::Matching(format!("^(?s:.){{{min},{}}}$", max.unwrap_or_default())))
+        }
+        () => None,
+    }
+}
+
+/// Allow only properties with a name of a list. Return false if that cannot be done.
+fn list(keywords: &mut Keywords<'_>, names: &[String]) -> bool {
+    let others = keywords.get("additionalProperties").cloned().unwrap_or(Value::Bool(true));
+    let old = keywords.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+    let n_values = names.len().saturating_mul(n_values(&others));
+    if keywords.has("patternProperties") || n_values > MAX_VALUES {
+        return false;
+    }
+    let allowed: BTreeSet<&String> = names.iter().collect();
+    let mut properties: Map<String, Value> =
+        old.into_iter().filter(|(name, _)| allowed.contains(name)).collect();
+    if !is_nothing(&others) {
+        for name in names {
+            properties.entry(name).or_insert_with(|| others.clone());
+        }
+    }
+    keywords.set("properties", properties);
+    keywords.set("additionalProperties", false);
+    keywords.set("propertyNames", true);
+    true
+}
+
+/// Allow only properties with a name that matches `pattern`. Return false if that cannot be done.
+fn hold(keywords: &mut Keywords<'_>, pattern: String) -> bool {
+    if keywords.has("properties") || keywords.has("patternProperties") {
+        return false;
+    }
+    let others = keywords.get("additionalProperties").cloned().unwrap_or(Value::Bool(true));
+    keywords.set("patternProperties", Map::from_iter([(pattern, others)]));
+    keywords.set("additionalProperties", false);
+    keywords.set("propertyNames", true);
+    true
+}
+
+/// Return the number of values in a value, itself included.
+fn n_values(value: &Value) -> usize {
+    1 + match value {
+        Value::Object(map) => map.values().map(n_values).sum(),
+        Value::Array(values) => values.iter().map(n_values).sum::<usize>(),
+        _ => 0,
+    }
+}

@@ -1,0 +1,124 @@
+//! Bounds of numbers.
+
+use alloc::vec::Vec;
+
+use serde_json::{Number, Value};
+
+use super::keywords::Keywords;
+
+/// The first integer with more digits than llama.cpp accepts.
+const INTEGER_END: i64 = 10_000_000_000_000_000;
+/// The largest integer that the library can take: the last of `f64` below the end of `i64`.
+const INTEGER_MAX: i64 = i64::MAX - 1023;
+
+/// The keywords of one side: the inclusive and the exclusive bound, and the sign of the numbers
+/// there.
+const SIDES: [(&str, &str, f64); 2] =
+    [("minimum", "exclusiveMinimum", -1.0), ("maximum", "exclusiveMaximum", 1.0)];
+
+/// Put the numbers in `keywords` into a form that the library can take, which has only those of
+/// `f64`. A bound that is none of them or far away becomes a nearer one, which allows no number
+/// that is wrong. With `adds_ends`, integers get bounds where they have none.
+///
+/// # Errors
+/// Return a keyword that was removed because the library has no use for it.
+pub(super) fn bound(keywords: &mut Keywords<'_>, adds_ends: bool) -> Result<(), &'static str> {
+    let has_integers = keywords.may_be("integer") && keywords.has("type") && !keywords.may_be("number");
+    let is_listed = keywords.has("const") || keywords.has("enum");
+    let mut result = Ok(());
+    for (inclusive, exclusive, sign) in SIDES {
+        split_flag(keywords, inclusive, exclusive);
+        for keyword in [inclusive, exclusive] {
+            let Some(bound) = keywords.get(keyword).and_then(Value::as_number) else { continue };
+            match near(bound, sign, if has_integers { INTEGER_MAX } else { INTEGER_END }) {
+                Some(near) if near == *bound => {}
+                Some(near) => keywords.set(keyword, near),
+                None => {
+                    keywords.remove(keyword);
+                    result = Err(keyword);
+                }
+            }
+        }
+    }
+    let steps = keywords.get("multipleOf").is_some_and(|step| !is_step(step)).then_some("multipleOf");
+    let values = ["const", "enum"];
+    let values = values.into_iter().filter(|keyword| keywords.get(keyword).is_some_and(|it| !is_exact(it)));
+    for keyword in values.chain(steps).collect::<Vec<_>>() {
+        keywords.remove(keyword);
+        result = Err(keyword);
+    }
+    if adds_ends && has_integers && !is_listed && !keywords.has("multipleOf") {
+        add_ends(keywords);
+    }
+    result
+}
+
+/// Return a bound that the library can take, at most as far to the side of `sign` as this one and
+/// not beyond `limit`. There is none if the bound leaves only numbers that the library lacks.
+fn near(bound: &Number, sign: f64, limit: i64) -> Option<Number> {
+    let found = bound.as_f64()?;
+    if sign * found > limit as f64 {
+        return Some((sign as i64 * limit).into());
+    }
+    if sign * found < -(INTEGER_MAX as f64) {
+        return None;
+    }
+    let is_farther = bound.as_i128().is_some_and(|exact| sign * (found as i128 - exact) as f64 > 0.0);
+    match () {
+        () if !is_farther => Some(bound.clone()),
+        () if sign > 0.0 => Number::from_f64(found.next_down()),
+        () => Number::from_f64(found.next_up()),
+    }
+}
+
+/// Return true if the library has all numbers in a value that is spelled out.
+fn is_exact(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.as_i128().is_none_or(|exact| {
+            let found = exact as f64;
+            found as i128 == exact && found.abs() <= INTEGER_MAX as f64
+        }),
+        Value::Array(values) => values.iter().all(is_exact),
+        Value::Object(map) => map.values().all(is_exact),
+        _ => true,
+    }
+}
+
+/// Replace an exclusive bound of draft 4, which only says that the inclusive one is exclusive.
+fn split_flag(keywords: &mut Keywords<'_>, inclusive: &'static str, exclusive: &'static str) {
+    if let Some(&Value::Bool(is_exclusive)) = keywords.get(exclusive) {
+        keywords.remove(exclusive);
+        if is_exclusive && let Some(bound) = keywords.remove(inclusive) {
+            keywords.set(exclusive, bound.into_owned());
+        }
+    }
+}
+
+/// Add the bounds of integers that are missing: those of llama.cpp, or those of the library if the
+/// other bound lies beyond them.
+fn add_ends(keywords: &mut Keywords<'_>) {
+    let stated = |(inclusive, exclusive, _): (&str, &str, f64)| {
+        [inclusive, exclusive].into_iter().find_map(|keyword| keywords.get(keyword)).map(Value::as_f64)
+    };
+    let [lower, upper] = SIDES.map(stated);
+    for ((inclusive, exclusive, sign), (own, other)) in
+        SIDES.into_iter().zip([(lower, upper), (upper, lower)])
+    {
+        let is_beyond = other.flatten().is_some_and(|other| sign * other >= (INTEGER_END - 1) as f64);
+        match own {
+            Some(_) => {}
+            None if is_beyond => keywords.set(inclusive, sign as i64 * INTEGER_MAX),
+            None => keywords.set(exclusive, sign as i64 * INTEGER_END),
+        }
+    }
+}
+
+/// Return true for a step that the library can take: its digits have to fit into 32 bits once they
+/// stand before the point, where rounding can add others.
+fn is_step(step: &Value) -> bool {
+    let Some(mut step) = step.as_f64().map(f64::abs) else { return false };
+    while step.fract() != 0.0 && step <= f64::from(u32::MAX) {
+        step *= 10.0;
+    }
+    step <= f64::from(u32::MAX)
+}

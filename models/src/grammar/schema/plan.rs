@@ -1,0 +1,126 @@
+//! The way to write a schema and its parts: the one of them that closes the object.
+
+use alloc::vec::Vec;
+
+use super::keywords::Keywords;
+use super::kinds::Kinds;
+use super::parts::{Named, Part};
+use super::write::Writer;
+use crate::grammar::GrammarError;
+
+/// The surroundings of a schema.
+#[derive(Clone, Copy)]
+pub(super) struct Around<'n> {
+    /// Other schemas describe the same value, and one of them closes the object.
+    pub(super) is_part: bool,
+    /// Names that one part of an object forbids are allowed if others have them.
+    pub(super) merges: bool,
+    /// The library has to join the schema with others.
+    pub(super) is_joined: bool,
+    /// Objects are closed and lists are complete that are not said to be open.
+    pub(super) closes: bool,
+    /// The names that other schemas have for the properties of the object, which this one closes.
+    pub(super) outside: Option<&'n Named>,
+}
+
+/// The surroundings of a schema that alone describes a value.
+pub(super) const ALONE: Around<'static> =
+    Around { is_part: false, merges: false, is_joined: false, closes: true, outside: None };
+
+/// The way to write a schema and its parts.
+pub(super) struct Plan {
+    /// The names in the keywords beside the parts, in each part, and in all of them together with
+    /// those outside.
+    pub(super) base: Named,
+    pub(super) each: Vec<Named>,
+    pub(super) total: Named,
+    /// At most one of them says something about properties, and nothing outside does.
+    pub(super) is_alone: bool,
+    /// The object is closed here, or in the options of a part.
+    pub(super) closes: bool,
+    /// It is closed in all options of a part.
+    pub(super) leaves: bool,
+    /// The surroundings of the parts, as far as they are those of the schema.
+    pub(super) inside: Around<'static>,
+    /// Only objects match.
+    pub(super) is_object: bool,
+    /// There are no parts.
+    pub(super) is_whole: bool,
+    /// The object is closed by `unevaluatedProperties`.
+    is_unevaluated: bool,
+}
+
+impl Plan {
+    /// Return true if other schemas close the object.
+    pub(super) fn is_closed_elsewhere(&self) -> bool {
+        self.inside.merges && (self.inside.is_part || self.leaves)
+    }
+
+    /// Return the names over which the object is closed.
+    pub(super) fn closed_over(&self) -> &Named {
+        if self.base.is_closed && !self.inside.merges { &self.base } else { &self.total }
+    }
+
+    /// Return the names that are outside of each option of a part, if the options are to be closed:
+    /// one does not have the properties of another.
+    pub(super) fn outside(&self, i: usize, part: &Part<'_>, around: Around<'_>) -> Option<Named> {
+        if !self.closes || self.is_alone || !matches!(part, Part::Options(..)) {
+            return None;
+        }
+        let mut outside = self.base.clone();
+        for (_, named) in self.each.iter().enumerate().filter(|(j, _)| *j != i) {
+            outside.add(named);
+        }
+        if let Some(named) = around.outside {
+            outside.add(named);
+        }
+        outside.is_closed |= self.is_unevaluated;
+        Some(outside)
+    }
+}
+
+impl Writer<'_> {
+    /// Find out how to write a schema and its parts.
+    pub(super) fn plan(
+        &mut self,
+        keywords: &Keywords<'_>,
+        parts: &[Part<'_>],
+        around: Around<'_>,
+    ) -> Result<Plan, GrammarError> {
+        let base = self.named_by_keywords(keywords);
+        let mut each = Vec::new();
+        // A part that is alone needs no look into it.
+        if parts.len() > 1 || !base.is_empty() || around.outside.is_some() {
+            for part in parts {
+                each.push(self.named_by_part(part, 0)?);
+            }
+        }
+        let n_named = each.iter().chain([&base]).filter(|named| !named.is_empty()).count();
+        let is_alone = n_named <= 1 && around.outside.is_none();
+        let (mut total, mut overlaps) = (base.clone(), false);
+        for named in each.iter().filter(|_| !is_alone) {
+            overlaps |= total.add(named);
+        }
+        let has_properties = total.has_properties;
+        overlaps |= around.outside.is_some_and(|outside| total.add(outside));
+        let is_listed = has_properties && around.closes && !total.is_open;
+        let merges = if around.is_part || around.outside.is_some() {
+            around.merges
+        } else {
+            !is_alone && total.is_contradiction(&each.iter().chain([&base]).collect::<Vec<_>>())
+        };
+        let is_unevaluated = keywords.has("unevaluatedProperties");
+        let is_whole_closed = !around.is_part && (total.is_closed || is_listed);
+        let is_part_closed = is_unevaluated && !(around.is_part && merges);
+        let closes = keywords.may_be("object") && (is_whole_closed || is_part_closed);
+        let inside = Around { is_part: around.is_part, merges, closes: around.closes && !overlaps, ..ALONE };
+        // Without a type, the library would try all types.
+        let kinds = closes.then(|| Kinds::of_keywords(keywords, self.root, &mut self.looks));
+        let is_object = kinds.is_some_and(|kinds| kinds.are_among(Kinds::OBJECT));
+        let may_leave = closes && (total.is_closed || inside.closes);
+        let leaves = may_leave && !is_alone && (merges || !base.is_closed);
+        let leaves = leaves && each.iter().any(|named| named.closes_itself);
+        let is_whole = parts.is_empty();
+        Ok(Plan { base, each, total, is_alone, closes, leaves, inside, is_object, is_whole, is_unevaluated })
+    }
+}
