@@ -55,7 +55,6 @@ impl Home {
 /// The memory makes one where a sequence appends to, or moves, cells of a block that others use too
 /// (copy on write).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct CellCopy {
     /// Cache, an index into [`StorageShape::caches`].
     pub cache: u32,
@@ -67,17 +66,9 @@ pub struct CellCopy {
     pub cells: u32,
 }
 
-impl CellCopy {
-    /// Return a copy of `cells` of block `from` of a cache to block `to`, for tests of an engine.
-    pub fn new(cache: u32, from: u32, to: u32, cells: u32) -> Self {
-        CellCopy { cache, from, to, cells }
-    }
-}
-
 /// K-shift: rotation of keys to new positions, in each layer of a cache whose keys carry a
 /// rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct KeyShift {
     /// Cache, an index into [`StorageShape::caches`].
     pub cache: u32,
@@ -89,20 +80,11 @@ pub struct KeyShift {
     pub delta: i32,
 }
 
-impl KeyShift {
-    /// Return a rotation of the keys of `cells` of a block by `delta` positions, for tests of an
-    /// engine.
-    pub fn new(cache: u32, block: u32, cells: u32, delta: i32) -> Self {
-        KeyShift { cache, block, cells, delta }
-    }
-}
-
 /// Copy of a recurrent state, in each recurrent layer.
 ///
 /// A layer makes it after it has computed the tokens before `token`, and copies all of its state
 /// tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct StateCopy {
     /// Slot to copy from; `None` for the state of an empty sequence, all zeros.
     pub from: Option<u32>,
@@ -111,14 +93,6 @@ pub struct StateCopy {
     /// Token of the ubatch before which the copy is made. It may copy a state that an earlier token
     /// of this ubatch left.
     pub token: u32,
-}
-
-impl StateCopy {
-    /// Return a copy of the state in slot `from` to slot `to` before `token`, for tests of an
-    /// engine.
-    pub fn new(from: Option<u32>, to: u32, token: u32) -> Self {
-        StateCopy { from, to, token }
-    }
 }
 
 /// Change that an operation makes to stored cells.

@@ -191,7 +191,8 @@ pub struct State {
 pub struct Checkpoint {
     /// True if a caller pinned it.
     pub pinned: bool,
-    /// True if it is a rollback floor: earlier positions of the sequence can not be reached.
+    /// True if it is a rollback floor: tokens before it are not known, so it stays. There are at
+    /// most as many as sequences.
     pub floor: bool,
     /// Index of the journal with the tokens after it.
     pub journal: Option<u32>,

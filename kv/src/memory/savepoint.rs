@@ -30,11 +30,10 @@ struct End {
 /// dropping the savepoint undoes all of them, and [`Savepoint::commit`] keeps them. Nothing is
 /// copied: the ends of its sequences become checkpoints, and a sequence that is rolled back shares
 /// its blocks and states with a spare sequence that only savepoints use. Undoing never runs the
-/// model and cannot fail. Older checkpoints stay until then, those of all other sequences included;
-/// the budget is kept with newer ones, and by all of them together after the commit.
+/// model and cannot fail.
 ///
-/// A leaked savepoint leaves its ends pinned, older checkpoints whatever the budget, and the spare
-/// sequence filled. The next savepoint clears that sequence and keeps to the budget again.
+/// A leaked savepoint leaves its ends pinned and the spare sequence filled; the next savepoint
+/// clears that sequence.
 ///
 /// # Example
 /// ```
@@ -105,7 +104,6 @@ impl Memory {
                 savepoint.ends.push(End { seq, pos, held });
             }
         }
-        savepoint.memory.checkpoints.guard(true);
         Ok(savepoint)
     }
 
@@ -137,10 +135,6 @@ impl Savepoint<'_> {
     /// # Errors
     /// Those of [`Memory::prepare`].
     pub fn prepare<'a>(&'a mut self, batch: &'a Batch, n_ubatch: usize) -> Result<Plan<'a>, Error> {
-        self.memory.undo();
-        let Memory { checkpoints, caches, .. } = &mut *self.memory;
-        // Those of former plans make room for the next.
-        checkpoints.keep_to_budget(caches);
         self.memory.prepare(batch, n_ubatch)
     }
 
@@ -162,6 +156,7 @@ impl Savepoint<'_> {
             }
             let frees_cells = !self.memory.caches.shares_cells(seq, pos);
             self.memory.run(Op::Copy { src: seq, dst: spare, range: ALL })?;
+            self.memory.checkpoints.hold_copy(seq, spare);
             self.kept = Some(Kept { seq, frees_cells });
         }
         self.memory.rewind(seq, pos, n_ubatch)
@@ -197,7 +192,6 @@ impl Savepoint<'_> {
         }
         // The ends were pinned whatever the budget; the next savepoint needs the same room.
         let Memory { checkpoints, caches, .. } = &mut *self.memory;
-        checkpoints.guard(false);
         checkpoints.keep_to_budget(caches);
     }
 
@@ -205,6 +199,7 @@ impl Savepoint<'_> {
     /// unpins it if the savepoint pinned it.
     fn unpin_end(&mut self, end: &End) {
         let Memory { checkpoints, caches, .. } = &mut *self.memory;
+        checkpoints.end_hold(end.seq);
         let Some((id, is_new)) = end.held else { return };
         match self.ends.iter_mut().filter_map(|other| other.held.as_mut()).find(|held| held.0 == id) {
             Some(other) => other.1 |= is_new,
@@ -243,6 +238,5 @@ impl Drop for Savepoint<'_> {
             debug_assert!(back.is_ok(), "{back:?}");
             self.unpin_end(&end);
         }
-        self.memory.checkpoints.guard(false);
     }
 }

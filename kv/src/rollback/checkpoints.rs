@@ -34,8 +34,6 @@ pub(crate) struct Checkpoint {
     /// True if it is a rollback floor: tokens before it are not known, so it stays as long as the
     /// sequence, or until a later floor takes its place.
     pub floor: bool,
-    /// True if it is older than the open savepoint, which may return some sequence to it.
-    pub guarded: bool,
     /// Journal behind it.
     pub journal: Option<u32>,
     /// Number of lists that use rows of the journal.
@@ -85,6 +83,9 @@ pub(crate) struct Checkpoints {
     /// past the position of the next entry. Two entries can have one position, where a fork
     /// diverged.
     pub(super) lists: Vec<Vec<ListedCheckpoint>>,
+    /// End of each sequence that a savepoint retains while a batch is computed; no checkpoint up to
+    /// it is dropped.
+    pub(super) held: Vec<Option<Pos>>,
     /// End of each sequence after the open plan; `None` for sequences that are not in it.
     pub(super) ends: Vec<Option<Pos>>,
     /// Former ends of the lists that the plan appends to.
@@ -112,6 +113,7 @@ impl Checkpoints {
             free: (0..sizes.n_checkpoints).rev().collect(),
             free_journals: (0..sizes.n_journals).rev().collect(),
             lists: lists.collect::<Result<_, _>>()?,
+            held: reserve::filled(n, None)?,
             ends: reserve::filled(n, None)?,
             saved: Vec::with_capacity(n),
             made: Vec::with_capacity(n_checkpoints),
@@ -177,6 +179,7 @@ impl Checkpoints {
         while let Some(last) = self.lists[seq.index()].len().checked_sub(1) {
             self.remove(seq, last, caches);
         }
+        self.held[seq.index()] = None;
     }
 
     /// Make the empty list of `dst` name the checkpoints of `src`, after `make_room` for them.

@@ -1,7 +1,7 @@
 //! Dropping checkpoints: those that neither schedule nor journal want any more, and the least
 //! useful ones beyond the budget.
 
-use super::checkpoints::{Checkpoint, Checkpoints};
+use super::checkpoints::{Checkpoint, Checkpoints, ListedCheckpoint};
 use crate::cache::Caches;
 use crate::ids::{Pos, SeqId};
 
@@ -10,11 +10,12 @@ impl Checkpoints {
     /// nor are scheduled.
     pub fn tidy(&mut self, seq: SeqId, end: Pos, caches: &mut Caches) {
         let reach = Pos(end.0.saturating_sub_unsigned(self.params.journal));
+        let held = self.held[seq.index()];
         let mut n_read = 0;
         for i in (0..self.lists[seq.index()].len()).rev() {
             let entry = self.lists[seq.index()][i];
-            // Those before it are guarded, too.
-            if self.get(entry.id).guarded {
+            // A savepoint may return to its end and to anything before it.
+            if held.is_some_and(|held| entry.pos <= held) {
                 return;
             }
             n_read += u32::from(entry.n_rows > 0);
@@ -38,8 +39,7 @@ impl Checkpoints {
         }
     }
 
-    /// Drop the least useful checkpoints until the budget pays for the rest, or the rest has to
-    /// stay.
+    /// Drop the least useful checkpoints until the budget pays for the rest.
     pub fn keep_to_budget(&mut self, caches: &mut Caches) {
         let is_paid = |c: &&Checkpoint| c.refs > 0 && c.readers == 0 && !c.floor;
         let mut n_paid = self.checkpoints.iter().filter(is_paid).count();
@@ -59,8 +59,7 @@ impl Checkpoints {
         let mut best: Option<(u32, u64)> = None;
         for list in &self.lists {
             for (i, entry) in list.iter().enumerate() {
-                let checkpoint = self.get(entry.id);
-                if self.stays(entry.id) || checkpoint.guarded || checkpoint.readers > 0 {
+                if self.stays(entry.id) || self.checkpoints[entry.id as usize].readers > 0 {
                     continue;
                 }
                 // 64 bits, since a checkpoint can lie at the last position that exists.
@@ -70,12 +69,18 @@ impl Checkpoints {
                 let after = list.get(i + 1).map_or(end, |next| wide(next.pos));
                 let (gap, distance) = ((after - before) as u64, (end - wide(entry.pos)) as u64);
                 let worth = (gap << 20) / distance.max(1);
-                if best.is_none_or(|(_, least)| worth < least) {
+                if best.is_none_or(|(_, least)| worth < least) && !self.is_held(*entry) {
                     best = Some((entry.id, worth));
                 }
             }
         }
         best.map(|(id, _)| id)
+    }
+
+    /// Return true if a savepoint may return one of the sequences of a checkpoint to it.
+    fn is_held(&self, entry: ListedCheckpoint) -> bool {
+        let mut held = self.lists.iter().zip(&self.held).filter(|(_, held)| **held >= Some(entry.pos));
+        held.any(|(list, _)| list.iter().any(|other| other.id == entry.id))
     }
 
     /// Drop a checkpoint from all lists.

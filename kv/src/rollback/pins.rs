@@ -15,9 +15,12 @@ impl Checkpoints {
     /// - [`Error::Pinned`] if the budget does not pay for it.
     /// - [`Error::OutOfMemory`] if the list cannot grow.
     pub fn pin(&mut self, seq: SeqId, end: Pos, caches: &mut Caches) -> Result<(), Error> {
-        // Position 0 and the positions of a memory without checkpoints can be restored without a
-        // pin.
-        if end == Pos::ZERO || !self.sizes.needed || self.pinned_at(seq, end).is_some() {
+        if end == Pos::ZERO || !self.sizes.needed {
+            // Position 0 and the positions of a memory without checkpoints can be restored without
+            // a pin.
+            return Ok(());
+        }
+        if self.pinned_at(seq, end).is_some() {
             return Ok(());
         }
         if self.n_free_pins() == 0 {
@@ -29,7 +32,8 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Pin the end of a sequence for a savepoint, whatever the budget, until `release`.
+    /// Pin the end of a sequence for a savepoint, whatever the budget. Nothing before it is dropped
+    /// until `release`.
     ///
     /// Return the number of the checkpoint, and false if it was pinned already; `None` if it needs
     /// no pin.
@@ -42,6 +46,7 @@ impl Checkpoints {
         };
         let is_new = !core::mem::replace(&mut self.checkpoints[id as usize].pinned, true);
         caches.hold_all(id, seq);
+        self.held[seq.index()] = Some(end);
         Ok(Some((id, is_new)))
     }
 
@@ -54,10 +59,14 @@ impl Checkpoints {
         }
     }
 
-    /// Begin to guard the checkpoints that there are, because a savepoint may return any sequence
-    /// to them, or end that.
-    pub fn guard(&mut self, begin: bool) {
-        self.checkpoints.iter_mut().for_each(|checkpoint| checkpoint.guarded = begin && checkpoint.refs > 0);
+    /// Hold for a copy of a sequence what is held for the sequence.
+    pub fn hold_copy(&mut self, seq: SeqId, copy: SeqId) {
+        self.held[copy.index()] = self.held[seq.index()];
+    }
+
+    /// End what `hold` began for a sequence.
+    pub fn end_hold(&mut self, seq: SeqId) {
+        self.held[seq.index()] = None;
     }
 
     /// Reduce the checkpoint of a savepoint to what any other at `pos` retains, and unpin it if the
@@ -123,6 +132,7 @@ impl Checkpoints {
 
     /// Let the checkpoints at `pos` be dropped like any other; return false if none is pinned.
     pub fn unpin(&mut self, seq: SeqId, pos: Pos) -> bool {
+        self.held[seq.index()].take_if(|held| *held == pos);
         let mut was_pinned = false;
         while let Some(id) = self.pinned_at(seq, pos) {
             self.checkpoints[id as usize].pinned = false;

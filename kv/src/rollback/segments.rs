@@ -220,8 +220,7 @@ impl Checkpoints {
             }
         }
         self.saved.clear();
-        // A savepoint keeps to the budget itself.
-        if grew && !self.checkpoints.iter().any(|checkpoint| checkpoint.guarded) {
+        if grew {
             self.keep_to_budget(caches);
         }
     }

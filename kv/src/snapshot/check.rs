@@ -50,6 +50,8 @@ impl Snapshot {
         for (i, checkpoint) in self.checkpoints.iter().enumerate() {
             self.check_checkpoint(i, checkpoint, &mut met)?;
         }
+        let n_floors = self.checkpoints.iter().filter(|checkpoint| checkpoint.floor).count();
+        ensure(n_floors <= self.sequences.len(), "rollback floors", n_floors)?;
         let mut places = reserve::filled(self.checkpoints.len(), None)?;
         for (i, sequence) in self.sequences.iter().enumerate() {
             self.check_sequence(i, sequence, &mut met)?;

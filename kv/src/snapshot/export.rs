@@ -249,6 +249,12 @@ impl SnapshotBuilder<'_> {
             }
             self.snapshot.checkpoints.push(checkpoint);
         }
+        // Only the last floor of a sequence is one for those that import it alone.
+        let Snapshot { sequences, checkpoints, .. } = &mut self.snapshot;
+        let is_floor = |mark: &&CheckpointRef| checkpoints[mark.checkpoint as usize].floor;
+        let last = sequences.iter().filter_map(|sequence| sequence.checkpoints.iter().rfind(is_floor));
+        let last: Vec<u32> = last.map(|mark| mark.checkpoint).collect();
+        (0..).zip(checkpoints).for_each(|(number, checkpoint)| checkpoint.floor &= last.contains(&number));
     }
 }
 

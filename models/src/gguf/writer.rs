@@ -91,10 +91,8 @@ impl<'a> Writer<'a> {
         let (key, mut value) = (key.into(), value.into());
         let n = self.metadata.len();
         check_name(&key, Region::Key, n)?;
-        if key == ALIGNMENT_KEY {
-            let alignment = alignment_of(&value)?;
-            (self.alignment, value) = (Some(alignment), Value::U32(alignment));
-        }
+        let stated = (key == ALIGNMENT_KEY).then(|| alignment_of(&value)).transpose()?;
+        value = stated.map_or(value, Value::U32);
         match self.keys.get(&key).and_then(|&at| self.metadata.get_mut(at)) {
             Some(entry) => entry.1 = value,
             None => {
@@ -103,6 +101,7 @@ impl<'a> Writer<'a> {
                 self.metadata.push((key, value));
             }
         }
+        self.alignment = stated.or(self.alignment);
         Ok(self)
     }
 
@@ -417,7 +416,10 @@ mod tests {
     fn more_keys_and_tensors_than_can_be_read_are_refused() {
         let mut writer = Writer::new();
         (0..MAX_ENTRIES).for_each(|i| assert!(writer.set(i.to_string(), 0u8).is_ok()));
-        assert!(matches!(writer.set("more", 0u8), Err(Error::TooMany { region: Region::Key, .. })));
+        for key in ["more", ALIGNMENT_KEY] {
+            assert!(matches!(writer.set(key, 64u8), Err(Error::TooMany { region: Region::Key, .. })));
+        }
+        assert_eq!(writer.alignment(), DEFAULT_ALIGNMENT as usize);
         assert!(writer.set("0", 1u8).is_ok());
         (0..MAX_TENSORS).for_each(|i| assert!(writer.tensor(i.to_string(), &[1], DType::I8, &[0]).is_ok()));
         let more = writer.tensor("more", &[1], DType::I8, &[0]);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::memory::savepoint::Savepoint;
-use crate::snapshot::Owned;
+use crate::snapshot::{Content, Owned};
 use backstitch_core::cell::BLOCK_CELLS;
 
 fn append_to(savepoint: &mut Savepoint<'_>, batch: &Batch) -> Result<(), Error> {
@@ -277,6 +277,13 @@ fn a_floor_is_the_way_back_to_what_follows_it_and_closes_none() {
         append(&mut memory, &run_of(0, start..start + 10)).unwrap();
     }
     assert_eq!((floors(&memory, 0), floors(&memory, 1)), (vec![700, 1390], vec![700]));
+    // That of the fork is none of this sequence alone.
+    let alone = memory.export(&[SeqId(0)]).unwrap();
+    let mut snapshot = alone.snapshot().clone();
+    assert_eq!(snapshot.checkpoints.iter().filter(|checkpoint| checkpoint.floor).count(), 1);
+    snapshot.checkpoints.iter_mut().for_each(|checkpoint| checkpoint.floor = true);
+    assert!(matches!(snapshot.check(), Err(Error::Snapshot { what: "rollback floors", .. })));
+    drop(alone);
     memory.seq_rm(SeqId(1), ALL).unwrap();
     memory.set_floor(SeqId(0)).unwrap();
     assert_eq!(floors(&memory, 0), [1400]);

@@ -42,7 +42,7 @@ impl Memory {
             let readers = kept.marks.iter().filter(|(_, mark)| mark.n_rows.min(kept.n_rows) > 0).count();
             let (refs, readers) = (kept.marks.len() as u32, readers as u32);
             let (pinned, floor) = (kept.pinned, kept.checkpoint.floor);
-            let adopted = Checkpoint { refs, readers, pinned, floor, ..Checkpoint::default() };
+            let adopted = Checkpoint { refs, readers, pinned, floor, journal: None };
             let refused = Error::Full { what: "checkpoints", need: 1, free: 0, seq: SeqId::default() };
             let id = self.checkpoints.adopt(adopted).ok_or(refused)?;
             own.checkpoints.push(id);

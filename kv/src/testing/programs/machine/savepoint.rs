@@ -11,7 +11,7 @@ fn costs(memory: &Memory, seq: SeqId) -> Vec<u32> {
 
 impl<E: Engine> Machine<E> {
     /// Make a savepoint, roll back and append under it, and commit or drop it. A savepoint that is
-    /// dropped leaves no position of any sequence more expensive, and none leaves a pin.
+    /// dropped leaves no position of its sequences more expensive, and none leaves a pin.
     pub(super) fn savepoint(
         &mut self,
         seqs: u8,
@@ -26,8 +26,7 @@ impl<E: Engine> Machine<E> {
             runs.iter().map(|run| (run.0 & seqs, run.1)).filter(|run| run.0 > 0).collect();
         // The methods of the machine do not use the memory meanwhile.
         let mut real = core::mem::replace(&mut self.real, Memory::new(&[], &self.params).unwrap());
-        let all = [0, 1, 2, 3].map(SeqId);
-        let before = all.map(|seq| costs(&real, seq));
+        let before: Vec<_> = listed.iter().map(|seq| costs(&real, *seq)).collect();
         let n_free_pins = real.checkpoints.n_free_pins();
         let mut savepoint = real.savepoint(&listed).unwrap();
         let back = back.and_then(|(seq, n)| self.rewind_under(&mut savepoint, SeqId(seq.into()), n));
@@ -47,8 +46,8 @@ impl<E: Engine> Machine<E> {
                 self.naive.seqs[seq.index()] = after.seqs[seq.index()].clone();
                 self.pins.retain(|pin| pin.0 != seq || after_pins.contains(pin));
             }
-            for (seq, before) in all.into_iter().zip(before).filter(|(seq, _)| settled != Some(*seq)) {
-                let after = costs(&real, seq);
+            for (seq, before) in listed.iter().zip(before).filter(|(seq, _)| settled != Some(**seq)) {
+                let after = costs(&real, *seq);
                 assert!(after.iter().zip(&before).all(|(a, b)| a <= b), "{seq}: {after:?} after {before:?}");
             }
             assert!(settled.is_some() || real.checkpoints.n_free_pins() == n_free_pins);
