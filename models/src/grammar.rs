@@ -66,5 +66,5 @@ pub use compile::{Compiler, Grammar};
 pub use error::{GrammarError, Language, Place};
 pub use matcher::{Matcher, TokenSet};
 pub use sampler::{GrammarSampler, GrammarState};
-pub use schema::{explicit_schema, relaxed_schema};
+pub use schema::{explicit_schema, reference_target, relaxed_schema};
 pub use trigger::{Trigger, Triggers};

@@ -5,8 +5,9 @@
 //!
 //! - `keywords.rs` reads its keywords, without those that say nothing about values.
 //! - `plain.rs` expresses keywords by others (`names.rs` those about the names of properties), and
-//!   drops those that cannot be expressed; `numbers.rs` and `patterns.rs` know what the library can
-//!   take of bounds and regular expressions.
+//!   drops those that cannot be expressed (`lost.rs` says why); `shapes.rs` knows the kinds of
+//!   their values, `numbers.rs` and `patterns.rs` what the library can take of bounds and regular
+//!   expressions.
 //! - `parts.rs` finds the schemas that describe the same value (`allOf`, `anyOf`, `$ref`), and the
 //!   names of properties in them.
 //! - `plan.rs` chooses the part that closes the object, over the names that all parts have.
@@ -16,8 +17,11 @@
 //! becomes what it leads to, since the library could not join the two where they are inside of each
 //! other, and only the object as a whole is closed.
 
+#[cfg(test)]
+mod hostile;
 mod keywords;
 mod kinds;
+mod lost;
 mod names;
 mod numbers;
 mod parts;
@@ -26,6 +30,7 @@ mod patterns;
 mod plain;
 mod plan;
 mod refs;
+mod shapes;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -36,6 +41,7 @@ use serde_json::{Map, Value, json};
 
 use self::write::Writer;
 use super::error::GrammarError;
+use super::limits::check_schema;
 
 /// The depth to which schemas may be nested.
 const MAX_DEPTH: usize = 64;
@@ -74,6 +80,7 @@ pub(super) fn adapted(schema: &Value) -> Result<Value, GrammarError> {
 /// [`GrammarError::Schema`] for what is no schema and for keywords that are not supported,
 /// [`GrammarError::TooLarge`].
 pub fn explicit_schema(schema: &Value) -> Result<Value, GrammarError> {
+    check_schema(schema)?;
     check_size(schema)?;
     Writer::new(schema, true).write()
 }
@@ -95,8 +102,25 @@ pub fn explicit_schema(schema: &Value) -> Result<Value, GrammarError> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn relaxed_schema(schema: &Value) -> Result<Value, GrammarError> {
+    check_schema(schema)?;
     check_size(schema)?;
     Writer::new(schema, false).write()
+}
+
+/// Return the value that a reference such as `#/$defs/size` leads to in the schema `root`, as
+/// [`explicit_schema`] finds it: characters may be escaped as in addresses, and `#/` is the root.
+///
+/// # Example
+/// ```
+/// use backstitch_models::grammar::reference_target;
+/// use serde_json::json;
+///
+/// let schema = json!({"definitions": {"List<Item>": {"type": "array"}}});
+/// let found = reference_target(&schema, "#/definitions/List%3CItem%3E");
+/// assert_eq!(found, Some(&json!({"type": "array"})));
+/// ```
+pub fn reference_target<'s>(root: &'s Value, reference: &str) -> Option<&'s Value> {
+    refs::target(root, reference).map(|(_, value)| value)
 }
 
 /// Check the depth and the number of values, without recursion.
@@ -129,4 +153,14 @@ fn is_everything(schema: &Value) -> bool {
 /// Return true for the schema of no value.
 fn is_nothing(schema: &Value) -> bool {
     *schema == Value::Bool(false) || schema.get("not").is_some_and(is_everything)
+}
+
+/// Return the number of values in a value, itself included, with each 64 bytes of a text as one.
+fn n_values(value: &Value) -> usize {
+    1 + match value {
+        Value::Object(map) => map.iter().map(|(name, value)| name.len() / 64 + n_values(value)).sum(),
+        Value::Array(values) => values.iter().map(n_values).sum::<usize>(),
+        Value::String(text) => text.len() / 64,
+        _ => 0,
+    }
 }

@@ -4,7 +4,7 @@
 //! nowhere. They are followed here. Clients send whatever their libraries make of their types, so a
 //! keyword or a reference that cannot be followed is no error: the values there may then be any.
 
-use backstitch_models::grammar::relaxed_schema;
+use backstitch_models::grammar::{reference_target, relaxed_schema};
 use serde_json::{Map, Value, json};
 
 /// The references that are followed inside of each other; a type that contains itself ends there.
@@ -46,7 +46,7 @@ impl Follower<'_> {
         self.n_left = self.n_left.checked_sub(1)?;
         match value {
             Value::Object(map) => match map.get("$ref") {
-                Some(Value::String(pointer)) => self.reference(pointer, map, n_references),
+                Some(Value::String(reference)) => self.reference(reference, map, n_references),
                 _ => self.object(map, n_references),
             },
             Value::Array(items) => items.iter().map(|item| self.value(item, n_references)).collect(),
@@ -54,29 +54,23 @@ impl Follower<'_> {
         }
     }
 
-    /// Return what `pointer` refers to, with the other keywords that stand beside it. What it
-    /// refers to may be anything if it is not there.
+    /// Return what `reference` leads to, with the other keywords that stand beside it. What it
+    /// leads to may be anything if it is not there.
     fn reference(
         &mut self,
-        pointer: &str,
+        reference: &str,
         beside: &Map<String, Value>,
         n_references: usize,
     ) -> Option<Value> {
-        let target = pointer.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
-        let mut found = match target.filter(|_| n_references < MAX_REFERENCES) {
+        let target = reference_target(self.root, reference);
+        let found = match target.filter(|_| n_references < MAX_REFERENCES) {
             Some(target) => self.value(target, n_references + 1)?,
             None => return Some(true.into()),
         };
-        if let Value::Object(found) = &mut found {
-            let mut beside = beside.clone();
-            beside.remove("$ref");
-            if let Value::Object(beside) = self.object(&beside, n_references)? {
-                for (key, value) in beside {
-                    found.entry(key).or_insert(value);
-                }
-            }
-        }
-        Some(found)
+        let mut beside = beside.clone();
+        beside.remove("$ref");
+        let beside = self.object(&beside, n_references)?;
+        Some(joined(found, beside))
     }
 
     /// Return a schema without its definitions and notes.
@@ -108,6 +102,28 @@ impl Follower<'_> {
     }
 }
 
+/// Return the schema of values that match both `found` and what stood beside the reference to it.
+fn joined(found: Value, beside: Value) -> Value {
+    let (mut found, mut beside) = match (found, beside) {
+        (Value::Object(found), Value::Object(beside)) => (found, beside),
+        (found, _) => return found,
+    };
+    if beside.iter().all(|(key, value)| found.get(key).is_none_or(|own| own == value)) {
+        found.extend(beside);
+        return found.into();
+    }
+    // Both have something to say by the same keyword.
+    let mut parts = vec![Value::Object(found)];
+    match beside.remove("allOf") {
+        Some(Value::Array(others)) => parts.extend(others),
+        Some(other) => parts.push(json!({"allOf": other})),
+        None => {}
+    }
+    let mut joined = Map::from_iter([("allOf".to_owned(), parts.into())]);
+    joined.extend(beside);
+    joined.into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,6 +147,26 @@ mod tests {
         assert_eq!(followed["properties"]["default"]["type"], "integer");
         assert_eq!(followed["properties"]["$ref"]["type"], "null");
         assert!(followed.get("$defs").is_none());
+    }
+
+    #[test]
+    fn references_and_what_stands_beside_them_are_joined() {
+        let base = json!({"type": "object", "properties": {"id": {"type": "null"}}});
+        let schema = json!({
+            "definitions": {"Pick<Foo>": base},
+            "properties": {"a": {
+                "$ref": "#/definitions/Pick%3CFoo%3E",
+                "type": "object",
+                "properties": {"own": {"type": "integer"}},
+            }},
+        });
+        let followed = standalone(&schema);
+        let both = &followed["properties"]["a"];
+        assert_eq!(both.pointer("/allOf/0/properties/id/type"), Some(&json!("null")), "{both}");
+        assert_eq!(both.pointer("/properties/own/type"), Some(&json!("integer")), "{both}");
+        let itself = json!({"type": "object", "properties": {"next": {"$ref": "#/"}}});
+        let next = standalone(&itself);
+        assert_eq!(next.pointer("/properties/next/type"), Some(&json!("object")), "{next}");
     }
 
     #[test]

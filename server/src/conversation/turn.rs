@@ -18,6 +18,11 @@ use serde_json::{Map, Value};
 /// Fields with messages, which samplers need not see.
 const BULKY: [&str; 5] = ["messages", "input", "system", "tools", "instructions"];
 
+/// The number of tools whose schemas are tried alone if all are too much together.
+const MAX_TRIED: usize = 256;
+/// The number of tools whose schemas may fail alone before no more are tried.
+const MAX_FAILED: usize = 64;
+
 /// A turn of the assistant.
 #[derive(Debug)]
 pub(crate) struct Turn {
@@ -181,12 +186,10 @@ impl Calls<'_> {
         if let Ok(constraint) = compiled(&schemas) {
             return Ok(constraint);
         }
-        for (tool, schema) in self.tools.iter().zip(&mut schemas) {
+        open_failing(self.tools, &mut schemas, |tool, schema| {
             let alone = described(core::slice::from_ref(tool), core::slice::from_ref(schema));
-            if self.grammar(compiler, &alone).is_err() {
-                *schema = any_object();
-            }
-        }
+            self.grammar(compiler, &alone).is_ok()
+        });
         let size = |schema: &Value| schema.to_string().len();
         let mut by_size: Vec<(usize, usize)> = schemas.iter().map(size).zip(0..).collect();
         by_size.sort_unstable_by(|one, other| other.cmp(one));
@@ -223,6 +226,19 @@ impl Calls<'_> {
             })
             .collect();
         lark.map(|lark| Constraint::of_lark(compiler, &lark, &triggers)).transpose()
+    }
+}
+
+/// Let tools take any object whose schemas cannot be followed alone, and those that are left once
+/// too many were tried.
+fn open_failing(tools: &[Tool], schemas: &mut [Value], can_follow: impl Fn(&Tool, &Value) -> bool) {
+    let mut n_failed = 0;
+    for (i, (tool, schema)) in tools.iter().zip(schemas).enumerate() {
+        let is_tried = i < MAX_TRIED && n_failed < MAX_FAILED;
+        if !is_tried || !can_follow(tool, schema) {
+            *schema = any_object();
+            n_failed += 1;
+        }
     }
 }
 
@@ -363,6 +379,22 @@ mod tests {
 
     fn tool(name: &str, parameters: Value) -> Tool {
         Tool { name: name.into(), description: String::new(), parameters }
+    }
+
+    /// Each schema takes time that the client does not pay for.
+    #[test]
+    fn few_schemas_are_tried_alone() {
+        let tools: Vec<Tool> = (0..1000).map(|i| tool(&format!("t{i}"), json!({}))).collect();
+        for (result, n_tried) in [(true, MAX_TRIED), (false, MAX_FAILED)] {
+            let (mut schemas, n) = (vec![json!(true); 1000], core::cell::Cell::new(0));
+            open_failing(&tools, &mut schemas, |_, _| {
+                n.set(n.get() + 1);
+                result
+            });
+            assert_eq!(n.get(), n_tried);
+            assert_eq!(schemas[0] == json!(true), result);
+            assert_eq!(schemas[999], any_object());
+        }
     }
 
     /// Each schema could be followed alone, but not all together.

@@ -124,6 +124,17 @@ impl<'m> Keywords<'m> {
     }
 }
 
+/// Return the cost of reading the keywords of `map`, in values.
+pub(super) fn weight(map: &Map<String, Value>) -> usize {
+    let length = |keyword| match map.get(keyword) {
+        Some(Value::Array(values)) => values.len(),
+        Some(Value::String(text)) => text.len() / 4,
+        _ => 0,
+    };
+    let n_listed: usize = ["$ref", "type", "enum", "required"].into_iter().map(length).sum();
+    (map.len() + n_listed) / 16
+}
+
 /// Return true for a keyword whose schemas describe the same value.
 pub(super) fn is_in_place(keyword: &str) -> bool {
     IN_PLACE.contains(&keyword)

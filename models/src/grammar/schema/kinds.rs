@@ -4,7 +4,7 @@ use core::ops::{BitAnd, BitOr};
 
 use serde_json::Value;
 
-use super::keywords::Keywords;
+use super::keywords::{self, Keywords};
 use super::{MAX_DEPTH, refs};
 
 /// The schemas that are still looked at for the types of their values.
@@ -75,7 +75,7 @@ impl Kinds {
         match schema {
             Value::Bool(false) => Self::NONE,
             Value::Object(map) if looks.n_left > 0 && looks.depth < MAX_DEPTH => {
-                looks.n_left -= 1;
+                looks.n_left = looks.n_left.saturating_sub(1 + keywords::weight(map));
                 looks.depth += 1;
                 let found = Self::of_keywords(&Keywords::of(map), root, looks);
                 looks.depth -= 1;

@@ -4,9 +4,10 @@ use alloc::{borrow::ToOwned, collections::BTreeSet, format, string::String, vec:
 
 use serde_json::{Map, Value};
 
-use super::keywords::Keywords;
-use super::patterns::{self, Use};
-use super::{is_everything, is_nothing, refs};
+use super::keywords::{self, Keywords};
+use super::lost::Lost;
+use super::patterns::{Patterns, Use};
+use super::{is_everything, is_nothing, n_values, refs};
 
 /// The references that are followed to the schema of names.
 const MAX_REFERENCES: usize = 8;
@@ -25,26 +26,50 @@ enum Names {
 ///
 /// # Errors
 /// Return the keyword if it was removed because nothing expresses it.
-pub(super) fn express(keywords: &mut Keywords<'_>, root: &Value) -> Result<(), &'static str> {
+pub(super) fn express(
+    keywords: &mut Keywords<'_>,
+    root: &Value,
+    patterns: &mut Patterns,
+) -> Result<(), Lost> {
     let Some(schema) = keywords.remove("propertyNames") else { return Ok(()) };
-    let is_expressed = match names(&schema, root) {
+    let is_expressed = match names(&schema, root, patterns) {
         Some(Names::Any) => true,
         Some(Names::Listed(names)) => list(keywords, &names),
         Some(Names::Matching(pattern)) => hold(keywords, pattern),
         None => false,
     };
-    if is_expressed { Ok(()) } else { Err("propertyNames") }
+    if is_expressed { Ok(()) } else { Err(Lost::unsupported("propertyNames")) }
+}
+
+/// Return the cost of expressing the keyword in `map`, in values: its lists of names are read, and
+/// what holds for all properties is copied for each name.
+pub(super) fn weight(map: &Map<String, Value>, root: &Value) -> usize {
+    let Some(schema) = map.get("propertyNames") else { return 0 };
+    let (schema, n_read) = followed(schema, root);
+    let Some(Value::Object(names)) = schema else { return n_read };
+    let size = |map: &Map<String, Value>, keyword| map.get(keyword).map_or(1, n_values);
+    let n_names: usize = ["enum", "const", "pattern"].into_iter().map(|keyword| size(names, keyword)).sum();
+    let n_copied = n_names.saturating_mul(size(map, "additionalProperties")).min(n_names.max(MAX_VALUES));
+    n_read + keywords::weight(names) + (size(map, "properties") + n_copied) / 16
+}
+
+/// Return the schema that `schema` refers to, or itself; and the cost of finding it, in values.
+fn followed<'s>(schema: &'s Value, root: &'s Value) -> (Option<&'s Value>, usize) {
+    let (mut schema, mut n_read) = (schema, 0);
+    for _ in 0..MAX_REFERENCES {
+        let Some(reference) = schema.get("$ref").and_then(Value::as_str) else { break };
+        n_read += reference.len() / 64;
+        match refs::target(root, reference) {
+            Some((_, target)) => schema = target,
+            None => return (None, n_read),
+        }
+    }
+    (Some(schema), n_read)
 }
 
 /// Return the names that match `schema`, or `None` if that cannot be said.
-fn names(schema: &Value, root: &Value) -> Option<Names> {
-    let mut schema = schema;
-    for _ in 0..MAX_REFERENCES {
-        match schema.get("$ref").and_then(Value::as_str) {
-            Some(reference) => (_, schema) = refs::target(root, reference)?,
-            None => break,
-        }
-    }
+fn names(schema: &Value, root: &Value, patterns: &mut Patterns) -> Option<Names> {
+    let schema = followed(schema, root).0?;
     if is_everything(schema) {
         return Some(Names::Any);
     }
@@ -71,7 +96,7 @@ fn names(schema: &Value, root: &Value) -> Option<Names> {
         }
         () if is_only(&["pattern"]) => {
             let pattern = keywords.get("pattern")?.as_str()?;
-            match patterns::usable(pattern) {
+            match patterns.usable(pattern) {
                 Use::Followed => Some(Names::Matching(pattern.to_owned())),
                 Use::Ignored => Some(Names::Any),
                 Use::Broken => None,
@@ -118,13 +143,4 @@ fn hold(keywords: &mut Keywords<'_>, pattern: String) -> bool {
     keywords.set("additionalProperties", false);
     keywords.set("propertyNames", true);
     true
-}
-
-/// Return the number of values in a value, itself included.
-fn n_values(value: &Value) -> usize {
-    1 + match value {
-        Value::Object(map) => map.values().map(n_values).sum(),
-        Value::Array(values) => values.iter().map(n_values).sum::<usize>(),
-        _ => 0,
-    }
 }

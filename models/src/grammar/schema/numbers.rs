@@ -10,6 +10,8 @@ use super::keywords::Keywords;
 const INTEGER_END: i64 = 10_000_000_000_000_000;
 /// The largest integer that the library can take: the last of `f64` below the end of `i64`.
 const INTEGER_MAX: i64 = i64::MAX - 1023;
+/// The first number with as many digits as [`INTEGER_MAX`].
+const LAST_DIGIT: f64 = 1e18;
 
 /// The keywords of one side: the inclusive and the exclusive bound, and the sign of the numbers
 /// there.
@@ -30,7 +32,7 @@ pub(super) fn bound(keywords: &mut Keywords<'_>, adds_ends: bool) -> Result<(), 
         split_flag(keywords, inclusive, exclusive);
         for keyword in [inclusive, exclusive] {
             let Some(bound) = keywords.get(keyword).and_then(Value::as_number) else { continue };
-            match near(bound, sign, if has_integers { INTEGER_MAX } else { INTEGER_END }) {
+            match near(bound, sign) {
                 Some(near) if near == *bound => {}
                 Some(near) => keywords.set(keyword, near),
                 None => {
@@ -40,6 +42,7 @@ pub(super) fn bound(keywords: &mut Keywords<'_>, adds_ends: bool) -> Result<(), 
             }
         }
     }
+    hold_far(keywords);
     let steps = keywords.get("multipleOf").is_some_and(|step| !is_step(step)).then_some("multipleOf");
     let values = ["const", "enum"];
     let values = values.into_iter().filter(|keyword| keywords.get(keyword).is_some_and(|it| !is_exact(it)));
@@ -54,11 +57,12 @@ pub(super) fn bound(keywords: &mut Keywords<'_>, adds_ends: bool) -> Result<(), 
 }
 
 /// Return a bound that the library can take, at most as far to the side of `sign` as this one and
-/// not beyond `limit`. There is none if the bound leaves only numbers that the library lacks.
-fn near(bound: &Number, sign: f64, limit: i64) -> Option<Number> {
+/// not beyond [`INTEGER_MAX`]. There is none if the bound leaves only numbers that the library
+/// lacks.
+fn near(bound: &Number, sign: f64) -> Option<Number> {
     let found = bound.as_f64()?;
-    if sign * found > limit as f64 {
-        return Some((sign as i64 * limit).into());
+    if sign * found > INTEGER_MAX as f64 {
+        return Some((sign as i64 * INTEGER_MAX).into());
     }
     if sign * found < -(INTEGER_MAX as f64) {
         return None;
@@ -90,6 +94,18 @@ fn split_flag(keywords: &mut Keywords<'_>, inclusive: &'static str, exclusive: &
         keywords.remove(exclusive);
         if is_exclusive && let Some(bound) = keywords.remove(inclusive) {
             keywords.set(exclusive, bound.into_owned());
+        }
+    }
+}
+
+/// Give numbers a second bound if the first has as many digits as the library can take: it would
+/// count on one digit more.
+fn hold_far(keywords: &mut Keywords<'_>) {
+    for ((inclusive, exclusive, sign), (lower, upper, _)) in SIDES.into_iter().zip(SIDES.into_iter().rev()) {
+        let mut bounds = [lower, upper].into_iter().filter_map(|keyword| keywords.get(keyword)?.as_f64());
+        let is_far = bounds.any(|bound| sign * bound >= LAST_DIGIT);
+        if is_far && !keywords.has(inclusive) && !keywords.has(exclusive) {
+            keywords.set(inclusive, sign as i64 * INTEGER_MAX);
         }
     }
 }

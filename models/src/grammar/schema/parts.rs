@@ -96,6 +96,13 @@ impl Named {
         overlap
     }
 
+    /// Return the cost of a copy, in values.
+    pub(super) fn weight(&self) -> usize {
+        let names = self.names.keys().chain(self.patterns.keys());
+        let names = names.chain(self.demands.iter().flatten().flatten());
+        names.map(|name| 1 + name.len() / 64).sum()
+    }
+
     /// Return the names that have to be there in any case.
     fn demanded(&self) -> BTreeSet<String> {
         let lists = self.demands.iter().filter(|list| list.len() == 1);
@@ -107,7 +114,7 @@ impl Named {
     pub(super) fn is_contradiction(&self, all: &[&Self]) -> bool {
         let mut closed = all.iter().filter(|named| named.is_closed && named.patterns.is_empty());
         let Some(first) = closed.next() else { return false };
-        let differ = closed.clone().any(|other| {
+        let differ = closed.any(|other| {
             other.names.len() != first.names.len()
                 || other.names.keys().any(|name| !first.names.contains_key(name))
         });
@@ -115,7 +122,8 @@ impl Named {
             let has_all = |names: &BTreeSet<String>| names.iter().all(|name| closed.names.contains_key(name));
             self.demands.iter().any(|list| !list.iter().any(has_all))
         };
-        !self.is_held && (differ || lacks(first) || closed.any(|closed| lacks(closed)))
+        // All have the same names unless they differ.
+        !self.is_held && (differ || lacks(first))
     }
 
     /// Return what `keywords` say without their parts.
@@ -169,14 +177,19 @@ impl Writer<'_> {
                 named.demands = Vec::from([demanded]);
                 named
             }
-            Part::Dependent { needs: Value::Array(names), .. } => {
-                let names = names.iter().filter_map(Value::as_str);
+            Part::Dependent { needs: Value::Array(names), name, .. } => {
+                let names = [*name].into_iter().chain(names.iter().filter_map(Value::as_str));
                 let names = names.map(|name| (name.to_owned(), true.into())).collect();
                 Named { names, ..Named::default() }
             }
-            Part::Dependent { needs, .. } => self.named_by_schema(needs, depth)?,
+            Part::Dependent { needs, name, .. } => {
+                let names = Map::from_iter([((*name).to_owned(), true.into())]);
+                let mut named = Named { names, ..Named::default() };
+                named.add(&self.named_by_schema(needs, depth)?);
+                named
+            }
         };
-        self.spend(named.names.len() + named.demands.iter().flatten().map(BTreeSet::len).sum::<usize>())?;
+        self.spend(named.weight())?;
         Ok(named)
     }
 

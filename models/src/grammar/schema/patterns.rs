@@ -1,12 +1,20 @@
 //! Regular expressions in schemas.
 
+use alloc::{borrow::ToOwned, string::String};
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 
 use llguidance::api::ParserLimits;
 use llguidance::derivre::RegexBuilder;
 use llguidance::{GrammarBuilder, JsonCompileOptions, panic_utils, regex_to_lark};
-use regex_syntax::ast::ErrorKind;
+use regex_syntax::ast::{Error, ErrorKind};
 use serde_json::{Value, json};
+
+use super::keywords::Keywords;
+use super::lost::Lost;
+
+/// The values that 64 bytes of a regular expression count as, since reading one takes longer.
+const COST: usize = 64;
 
 /// The use that can be made of a regular expression.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,8 +27,78 @@ pub(super) enum Use {
     Broken,
 }
 
-/// Return the use that can be made of `pattern`.
-pub(super) fn usable(pattern: &str) -> Use {
+/// The regular expressions of one schema. Each is read once, however often its place is visited.
+pub(super) struct Patterns {
+    uses: HashMap<String, Use>,
+    /// Pairs of patterns and formats, with true where some text has both.
+    fitting: HashMap<(String, String), bool>,
+    /// The cost of reading since it was last taken, in values.
+    cost: usize,
+    /// The cost beyond which nothing more is read.
+    limit: usize,
+}
+
+impl Patterns {
+    /// Begin without any. Whoever takes a cost above `limit` has to give up.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { uses: HashMap::new(), fitting: HashMap::new(), cost: 0, limit }
+    }
+
+    /// Return the cost of what was read since the last call, in values.
+    pub(super) fn take_cost(&mut self) -> usize {
+        core::mem::take(&mut self.cost)
+    }
+
+    /// Return the use that can be made of `pattern`.
+    pub(super) fn usable(&mut self, pattern: &str) -> Use {
+        let n_chunks = 1 + pattern.len() / 64;
+        self.cost = self.cost.saturating_add(n_chunks);
+        if let Some(&known) = self.uses.get(pattern) {
+            return known;
+        }
+        self.cost = self.cost.saturating_add(COST * n_chunks);
+        if self.cost > self.limit {
+            return Use::Ignored;
+        }
+        let found = usable(pattern);
+        self.uses.insert(pattern.to_owned(), found);
+        found
+    }
+
+    /// Return true if the library finds a text that matches a pattern and has a format. There can
+    /// be none: a time without a zone has no place in the format `time`, but zod writes it so.
+    fn fits(&mut self, pattern: &str, format: &str) -> bool {
+        let n_chunks = 1 + (pattern.len() + format.len()) / 64;
+        let pair = (pattern.to_owned(), format.to_owned());
+        self.cost = self.cost.saturating_add(n_chunks);
+        if let Some(&known) = self.fitting.get(&pair) {
+            return known;
+        }
+        self.cost = self.cost.saturating_add(COST * n_chunks);
+        let found = self.cost <= self.limit && fits(pattern, format);
+        self.fitting.insert(pair, found);
+        found
+    }
+
+    /// Remove a pattern that the library cannot follow, or a format that excludes all that match.
+    ///
+    /// # Errors
+    /// Return the keyword if nobody could follow the pattern.
+    pub(super) fn check(&mut self, keywords: &mut Keywords<'_>) -> Result<(), Lost> {
+        let Some(pattern) = keywords.get("pattern").and_then(Value::as_str) else { return Ok(()) };
+        let format = keywords.get("format").and_then(Value::as_str);
+        let usable = self.usable(pattern);
+        match (usable, format) {
+            // llama.cpp follows only the pattern.
+            (Use::Followed, Some(format)) if !self.fits(pattern, format) => _ = keywords.remove("format"),
+            (Use::Followed, _) => {}
+            (Use::Ignored | Use::Broken, _) => _ = keywords.remove("pattern"),
+        }
+        if usable == Use::Broken { Err(Lost::broken("pattern")) } else { Ok(()) }
+    }
+}
+
+fn usable(pattern: &str) -> Use {
     // As the library reads it.
     let text = regex_to_lark(pattern, "dw");
     let parse = || RegexBuilder::new().mk_regex_for_serach(&text);
@@ -28,28 +106,31 @@ pub(super) fn usable(pattern: &str) -> Use {
         return Use::Followed;
     }
     match regex_syntax::Parser::new().parse(pattern) {
-        Err(regex_syntax::Error::Parse(error)) if is_mistake(error.kind()) => Use::Broken,
+        Err(regex_syntax::Error::Parse(error)) if is_mistake(&error) => Use::Broken,
         _ => Use::Ignored,
     }
 }
 
-/// Return true if the library finds a text that matches a pattern and has a format. There can be
-/// none: a time without a zone has no place in the format `time`, but zod writes it so.
-pub(super) fn fits(pattern: &Value, format: &Value) -> bool {
+fn fits(pattern: &str, format: &str) -> bool {
     let schema = json!({"type": "string", "pattern": pattern, "format": format});
     let options = JsonCompileOptions { lenient: true, ..JsonCompileOptions::default() };
     let builder = GrammarBuilder::new(None, ParserLimits::default());
     panic_utils::catch_unwind(AssertUnwindSafe(|| options.json_to_llg(builder, schema))).is_ok()
 }
 
-fn is_mistake(kind: &ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::GroupUnclosed
-            | ErrorKind::GroupUnopened
-            | ErrorKind::RepetitionMissing
-            | ErrorKind::RepetitionCountInvalid
-            | ErrorKind::ClassRangeInvalid
-            | ErrorKind::EscapeUnexpectedEof
-    )
+fn is_mistake(error: &Error) -> bool {
+    match error.kind() {
+        // Python and JavaScript take a brace with nothing before it by the letter.
+        ErrorKind::RepetitionMissing => {
+            !error.pattern().get(error.span().start.offset..).is_some_and(|rest| rest.starts_with('{'))
+        }
+        kind => matches!(
+            kind,
+            ErrorKind::GroupUnclosed
+                | ErrorKind::GroupUnopened
+                | ErrorKind::RepetitionCountInvalid
+                | ErrorKind::ClassRangeInvalid
+                | ErrorKind::EscapeUnexpectedEof
+        ),
+    }
 }

@@ -4,13 +4,30 @@ use alloc::{borrow::ToOwned, vec::Vec};
 
 use serde_json::{Map, Value, json};
 
-use super::keywords::Keywords;
-use super::patterns::{self, Use};
-use super::{is_everything, is_nothing, names};
+use super::keywords::{self, Keywords};
+use super::lost::Lost;
+use super::patterns::{Patterns, Use};
+use super::{is_everything, is_nothing, n_values, names, shapes};
 
 /// Keywords that nothing expresses, and that the library ignores or gets wrong, so that an output
 /// could break the schema.
 const UNSUPPORTED: [&str; 3] = ["not", "if", "contains"];
+/// The conditional keywords.
+const CONDITIONAL: [&str; 3] = ["if", "then", "else"];
+/// Keywords that can name properties.
+const NAMING: [&str; 11] = [
+    "properties",
+    "patternProperties",
+    "required",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "$ref",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "if",
+];
 /// Keywords about the properties that others need.
 pub(super) const DEPENDENCIES: [&str; 3] = ["dependencies", "dependentRequired", "dependentSchemas"];
 /// The number of properties of one object that may need others. Each doubles what the library has
@@ -18,31 +35,62 @@ pub(super) const DEPENDENCIES: [&str; 3] = ["dependencies", "dependentRequired",
 const MAX_DEPENDENCIES: usize = 4;
 
 /// The outcome of a step: an error is a keyword that was removed since it is not supported there.
-type Step = Result<(), &'static str>;
+type Step = Result<(), Lost>;
 
 /// Return the keywords of a schema that the library knows and those of the parts of a value, and
 /// the first of those that had to be left out although they forbid values.
-pub(super) fn plain<'m>(map: &'m Map<String, Value>, root: &Value) -> (Keywords<'m>, Option<&'static str>) {
+pub(super) fn plain<'m>(
+    map: &'m Map<String, Value>,
+    root: &Value,
+    patterns: &mut Patterns,
+) -> (Keywords<'m>, Option<Lost>) {
     let mut keywords = Keywords::of(map);
+    let conditional = CONDITIONAL.map(|keyword| map.get(keyword));
     remove_void(&mut keywords);
     let mut lost = None;
     for keyword in UNSUPPORTED {
         if keywords.remove(keyword).is_some() {
-            lost.get_or_insert(keyword);
+            lost.get_or_insert(Lost::unsupported(keyword));
+            if keyword == "if" && conditional.into_iter().flatten().any(names_properties) {
+                open(&mut keywords);
+            }
         }
     }
     state_required(&mut keywords);
     let steps = [
-        check_shapes(&mut keywords),
+        shapes::check(&mut keywords),
         express_unevaluated(&mut keywords),
-        names::express(&mut keywords, root),
-        fold_patterns(&mut keywords),
+        names::express(&mut keywords, root, patterns),
+        fold_patterns(&mut keywords, patterns),
         check_dependencies(&mut keywords),
     ];
     for keyword in steps.into_iter().filter_map(Result::err) {
         lost.get_or_insert(keyword);
     }
     (keywords, lost)
+}
+
+/// Return the cost of [`plain`] without that of reading patterns, in values.
+pub(super) fn weight(map: &Map<String, Value>, root: &Value) -> usize {
+    let copied = match map.get("patternProperties") {
+        Some(patterns) => n_values(patterns) + map.get("additionalProperties").map_or(0, n_values),
+        None => 0,
+    };
+    keywords::weight(map) + names::weight(map, root) + copied / 16
+}
+
+/// Return true if a schema may name properties.
+fn names_properties(schema: &Value) -> bool {
+    schema.as_object().is_some_and(|map| map.keys().any(|keyword| NAMING.contains(&keyword.as_str())))
+}
+
+/// Let an object have any other properties, unless another keyword tells of them: those that a
+/// keyword named which was left out.
+fn open(keywords: &mut Keywords<'_>) {
+    if keywords.may_be("object") && !keywords.has("additionalProperties") {
+        keywords.set("additionalProperties", true);
+        keywords.remove("unevaluatedProperties");
+    }
 }
 
 /// Remove keywords that allow everything.
@@ -56,24 +104,6 @@ fn remove_void(keywords: &mut Keywords<'_>) {
     }
     keywords.remove("then");
     keywords.remove("else");
-}
-
-/// Remove what the library expects to be a list or a map, and is none.
-fn check_shapes(keywords: &mut Keywords<'_>) -> Step {
-    let mut result = Ok(());
-    let mut check = |wanted: &[&'static str], has_shape: fn(&Value) -> bool| {
-        for &keyword in wanted {
-            if keywords.get(keyword).is_some_and(|value| !has_shape(value)) {
-                keywords.remove(keyword);
-                result = Err(keyword);
-            }
-        }
-    };
-    check(&["allOf", "anyOf", "oneOf"], Value::is_array);
-    check(&["$ref"], Value::is_string);
-    check(&["properties", "patternProperties"], Value::is_object);
-    check(&DEPENDENCIES, Value::is_object);
-    result
 }
 
 /// Make `required` a list of names. In draft 3 it is a flag of each property.
@@ -108,7 +138,7 @@ fn express_unevaluated(keywords: &mut Keywords<'_>) -> Step {
             schema if !keywords.has_parts() => keywords.set(others, schema.clone()),
             // Then the object is closed over the properties of all its parts.
             schema if is_nothing(schema) && others == "additionalProperties" => keywords.set(keyword, false),
-            _ => result = Err(keyword),
+            _ => result = Err(Lost::unsupported(keyword)),
         }
     }
     result
@@ -116,9 +146,9 @@ fn express_unevaluated(keywords: &mut Keywords<'_>) -> Step {
 
 /// Let the schemas of `patternProperties` whose patterns are ignored hold for all names that are
 /// not told otherwise.
-fn fold_patterns(keywords: &mut Keywords<'_>) -> Step {
+fn fold_patterns(keywords: &mut Keywords<'_>, known: &mut Patterns) -> Step {
     let Some(patterns) = keywords.get("patternProperties").and_then(Value::as_object) else { return Ok(()) };
-    let uses: Vec<Use> = patterns.keys().map(|pattern| patterns::usable(pattern)).collect();
+    let uses: Vec<Use> = patterns.keys().map(|pattern| known.usable(pattern)).collect();
     if uses.iter().all(|&found| found == Use::Followed) {
         return Ok(());
     }
@@ -130,13 +160,12 @@ fn fold_patterns(keywords: &mut Keywords<'_>) -> Step {
         }
     }
     keywords.set("patternProperties", kept);
-    if let Some(others) = keywords.get("additionalProperties").filter(|schema| !is_everything(schema)) {
-        if !is_nothing(others) {
-            folded.push(others.clone());
-        }
+    let others = keywords.get("additionalProperties");
+    if !others.is_some_and(is_everything) {
+        folded.extend(others.filter(|schema| !is_nothing(schema)).cloned());
         keywords.set("additionalProperties", json!({"anyOf": folded}));
     }
-    if uses.contains(&Use::Broken) { Err("patternProperties") } else { Ok(()) }
+    if uses.contains(&Use::Broken) { Err(Lost::broken("patternProperties")) } else { Ok(()) }
 }
 
 /// Remove dependencies if there are too many of them.
@@ -145,6 +174,7 @@ fn check_dependencies(keywords: &mut Keywords<'_>) -> Step {
     if maps.map(Map::len).sum::<usize>() <= MAX_DEPENDENCIES {
         return Ok(());
     }
-    let removed = DEPENDENCIES.into_iter().filter(|keyword| keywords.remove(keyword).is_some());
-    removed.last().map_or(Ok(()), Err)
+    let removed = DEPENDENCIES.into_iter().filter(|keyword| keywords.remove(keyword).is_some()).last();
+    open(keywords);
+    removed.map_or(Ok(()), |keyword| Err(Lost::unsupported(keyword)))
 }

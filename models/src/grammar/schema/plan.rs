@@ -89,14 +89,17 @@ impl Writer<'_> {
     ) -> Result<Plan, GrammarError> {
         let base = self.named_by_keywords(keywords);
         let mut each = Vec::new();
-        // A part that is alone needs no look into it.
-        if parts.len() > 1 || !base.is_empty() || around.outside.is_some() {
+        let is_unevaluated = keywords.has("unevaluatedProperties");
+        // What these mean depends on the names in the parts, however few there are.
+        let looks = is_unevaluated || parts.iter().any(|part| matches!(part, Part::Dependent { .. }));
+        // Any other part that is alone needs no look into it.
+        if looks || parts.len() > 1 || !base.is_empty() || around.outside.is_some() {
             for part in parts {
                 each.push(self.named_by_part(part, 0)?);
             }
         }
         let n_named = each.iter().chain([&base]).filter(|named| !named.is_empty()).count();
-        let is_alone = n_named <= 1 && around.outside.is_none();
+        let is_alone = n_named <= 1 && around.outside.is_none() && !looks;
         let (mut total, mut overlaps) = (base.clone(), false);
         for named in each.iter().filter(|_| !is_alone) {
             overlaps |= total.add(named);
@@ -109,9 +112,8 @@ impl Writer<'_> {
         } else {
             !is_alone && total.is_contradiction(&each.iter().chain([&base]).collect::<Vec<_>>())
         };
-        let is_unevaluated = keywords.has("unevaluatedProperties");
         let is_whole_closed = !around.is_part && (total.is_closed || is_listed);
-        let is_part_closed = is_unevaluated && !(around.is_part && merges);
+        let is_part_closed = is_unevaluated && !total.is_open && !(around.is_part && merges);
         let closes = keywords.may_be("object") && (is_whole_closed || is_part_closed);
         let inside = Around { is_part: around.is_part, merges, closes: around.closes && !overlaps, ..ALONE };
         // Without a type, the library would try all types.

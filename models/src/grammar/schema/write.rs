@@ -5,12 +5,13 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use super::keywords::{Keywords, is_in_place};
+use super::keywords::{self, Keywords, is_in_place};
 use super::kinds::{Kinds, Looks};
+use super::lost::Lost;
 use super::parts::{Named, Part, parts};
 use super::path::Path;
-use super::patterns::{self, Use};
-use super::plain::plain;
+use super::patterns::Patterns;
+use super::plain::{self, plain};
 use super::plan::{ALONE, Around, Plan};
 use super::{MAX_DEPTH, MAX_VALUES, is_nothing, numbers, refs};
 use crate::grammar::GrammarError;
@@ -20,8 +21,6 @@ use crate::grammar::GrammarError;
 const MAX_WRITTEN: usize = 2 * MAX_VALUES;
 /// The number of schemas that are looked at for the types of their values.
 const MAX_LOOKS: usize = 10 * MAX_VALUES;
-/// The values that a regular expression counts as, since reading one takes longer.
-const PATTERN: usize = 64;
 /// The depth to which schemas may be written inside of each other.
 const MAX_LEVELS: usize = 3 * MAX_DEPTH;
 
@@ -47,6 +46,7 @@ pub(super) struct Writer<'s> {
     todo: Vec<(Target, &'s Value, String)>,
     /// The names of properties that are known, by JSON pointer.
     pub(super) named: HashMap<String, Rc<Named>>,
+    patterns: Patterns,
 }
 
 /// A schema that is referred to: its JSON pointer, and the way to write it.
@@ -74,6 +74,7 @@ impl<'s> Writer<'s> {
             n_inlined: 0,
             todo,
             named,
+            patterns: Patterns::new(MAX_WRITTEN),
         }
     }
 
@@ -101,7 +102,8 @@ impl<'s> Writer<'s> {
     /// # Errors
     /// [`GrammarError::TooLarge`].
     pub(super) fn spend(&mut self, n: usize) -> Result<(), GrammarError> {
-        let too_large = GrammarError::TooLarge { what: "values", found: MAX_WRITTEN + 1, limit: MAX_WRITTEN };
+        let what = "values once references are followed and patterns are read";
+        let too_large = GrammarError::TooLarge { what, found: MAX_WRITTEN + 1, limit: MAX_WRITTEN };
         self.n_left = self.n_left.checked_sub(n).ok_or(too_large)?;
         Ok(())
     }
@@ -135,12 +137,11 @@ impl<'s> Writer<'s> {
     ///
     /// # Errors
     /// [`GrammarError::Schema`] if such keywords are refused.
-    fn lose(&self, keyword: Option<&str>, at: &Path<'_>) -> Result<(), GrammarError> {
-        match keyword {
-            Some(keyword) if self.refuses => {
-                let problem =
-                    format!("`{keyword}` is not supported here; remove it or express it in another way");
-                Err(GrammarError::Schema { pointer: format!("{}", at.key(keyword)), problem })
+    fn lose(&self, lost: Option<Lost>, at: &Path<'_>) -> Result<(), GrammarError> {
+        match lost {
+            Some(lost) if self.refuses => {
+                let pointer = format!("{}", at.key(lost.keyword));
+                Err(GrammarError::Schema { pointer, problem: lost.problem() })
             }
             _ => Ok(()),
         }
@@ -185,14 +186,15 @@ impl<'s> Writer<'s> {
             (Some(properties), Some(part)) => properties < part,
             (properties, part) => properties.is_some() || part.is_none(),
         };
-        // Properties come in the order in which the library meets them.
+        // Properties come in the order in which the library meets them, and before those they need.
+        let base_is_first = base_is_first || parts.iter().all(|part| matches!(part, Part::Dependent { .. }));
         let mut written = Map::new();
         if base_is_first {
             self.base(&keywords, at, &plan, &mut written)?;
         }
         for (i, part) in parts.iter().enumerate() {
             let outside = plan.outside(i, part, around);
-            self.spend(outside.as_ref().map_or(0, |outside| outside.names.len()))?;
+            self.spend(outside.as_ref().map_or(0, Named::weight))?;
             let inside = Around {
                 is_part: plan.inside.is_part || !plan.is_alone && outside.is_none(),
                 merges: plan.inside.merges,
@@ -219,18 +221,17 @@ impl<'s> Writer<'s> {
         self.lose(lost, at)?;
         let reference = keywords.get("$ref").and_then(Value::as_str);
         if reference.is_some_and(|reference| refs::target(self.root, reference).is_none()) {
-            self.lose(Some("$ref"), at)?;
+            self.lose(Some(Lost::no_target()), at)?;
             keywords.remove("$ref");
         }
         if let Some(kind) = keywords.inferred_type() {
             keywords.set("type", kind);
         }
         let is_whole = !keywords.has_parts() && !around.is_part;
-        self.lose(numbers::bound(&mut keywords, is_whole).err(), at)?;
-        if keywords.has("pattern") {
-            self.spend(PATTERN)?;
-            self.lose(check_pattern(&mut keywords).err(), at)?;
-        }
+        self.lose(numbers::bound(&mut keywords, is_whole).err().map(Lost::unsupported), at)?;
+        let checked = self.patterns.check(&mut keywords);
+        self.spend_patterns()?;
+        self.lose(checked.err(), at)?;
         if keywords.has_parts() {
             self.drop_type(&mut keywords);
         }
@@ -244,10 +245,16 @@ impl<'s> Writer<'s> {
     pub(super) fn plain<'m>(
         &mut self,
         map: &'m Map<String, Value>,
-    ) -> Result<(Keywords<'m>, Option<&'static str>), GrammarError> {
-        let patterns = map.get("patternProperties").and_then(Value::as_object);
-        self.spend(PATTERN * patterns.map_or(0, Map::len))?;
-        Ok(plain(map, self.root))
+    ) -> Result<(Keywords<'m>, Option<Lost>), GrammarError> {
+        self.spend(plain::weight(map, self.root))?;
+        let plain = plain(map, self.root, &mut self.patterns);
+        self.spend_patterns()?;
+        Ok(plain)
+    }
+
+    fn spend_patterns(&mut self) -> Result<(), GrammarError> {
+        let cost = self.patterns.take_cost();
+        self.spend(cost)
     }
 
     /// Return the names of properties in keywords without their parts.
@@ -338,7 +345,7 @@ impl<'s> Writer<'s> {
         around: Around<'_>,
     ) -> Result<Value, GrammarError> {
         if self.inlined.contains(&pointer) {
-            self.lose(Some("$ref"), at)?;
+            self.lose(Some(Lost::circular()), at)?;
             return Ok(true.into());
         }
         self.inlined.push(pointer.clone());
@@ -351,7 +358,7 @@ impl<'s> Writer<'s> {
 
     /// Write the schema of a value inside of another.
     fn value(&mut self, schema: &Value, at: &Path<'_>, closes: bool) -> Result<Value, GrammarError> {
-        if let Some((pointer, schema)) = self.shared(schema, at) {
+        if let Some((pointer, schema)) = self.shared(schema, at)? {
             return Ok(json!({"$ref": self.reference(pointer, schema, closes)?}));
         }
         let outer = core::mem::take(&mut self.inlined);
@@ -362,14 +369,18 @@ impl<'s> Writer<'s> {
 
     /// Return the JSON pointer of a schema that is referred to instead of written once more: one
     /// that may have a schema in its parts that is written in the place of a reference now.
-    fn shared(&self, schema: &Value, at: &Path<'_>) -> Option<(String, &'s Value)> {
-        let keywords = Keywords::of(schema.as_object().filter(|_| self.n_inlined > 0)?);
+    fn shared(&mut self, schema: &Value, at: &Path<'_>) -> Result<Option<(String, &'s Value)>, GrammarError> {
+        let Some(map) = schema.as_object().filter(|_| self.n_inlined > 0) else { return Ok(None) };
+        self.spend(keywords::weight(map))?;
+        let keywords = Keywords::of(map);
         let is_reference = keywords.has("$ref") && keywords.iter().count() == 1;
         if is_reference || !keywords.has_parts() {
-            return None;
+            return Ok(None);
         }
-        let (pointer, found) = refs::target(self.root, &format!("{at}"))?;
-        core::ptr::eq(found, schema).then_some((pointer, found))
+        let place = format!("{at}");
+        self.spend_text(&place)?;
+        let target = refs::target(self.root, &place);
+        Ok(target.filter(|(_, found)| core::ptr::eq(*found, schema)))
     }
 
     /// Write the keywords that are no parts, and close the object.
@@ -486,26 +497,6 @@ impl<'s> Writer<'s> {
         }
         Ok(written.into())
     }
-}
-
-/// Remove a pattern that the library cannot follow, or a format that excludes all that match.
-///
-/// # Errors
-/// Return the keyword if nobody could follow the pattern.
-fn check_pattern(keywords: &mut Keywords<'_>) -> Result<(), &'static str> {
-    let usable = match keywords.get("pattern") {
-        Some(Value::String(pattern)) => patterns::usable(pattern),
-        _ => Use::Broken,
-    };
-    match (usable, keywords.get("pattern").zip(keywords.get("format"))) {
-        // llama.cpp follows only the pattern.
-        (Use::Followed, Some((pattern, format))) if !patterns::fits(pattern, format) => {
-            keywords.remove("format");
-        }
-        (Use::Followed, _) => {}
-        (Use::Ignored | Use::Broken, _) => _ = keywords.remove("pattern"),
-    }
-    if usable == Use::Broken { Err("pattern") } else { Ok(()) }
 }
 
 /// Append a schema to a list of them.
