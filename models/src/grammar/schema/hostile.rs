@@ -18,6 +18,7 @@ fn check_too_large(schema: &Value) {
     check_soon(start, schema);
 }
 
+/// Check that seconds went by since `start`, not minutes.
 fn check_soon(start: Instant, schema: &Value) {
     assert!(start.elapsed().as_secs() < 20, "{:?}: {:.200}", start.elapsed(), format!("{schema}"));
 }
@@ -70,8 +71,8 @@ fn listed_names_are_not_copied_often() {
 #[test]
 fn parts_that_are_closed_are_compared_once() {
     let closed = json!({"properties": {"a": true}, "required": ["a"], "additionalProperties": false});
-    let schema = json!({"a": closed, "allOf": vec![json!({"$ref": "#/a"}); 15_000]});
+    let schema = json!({"a": closed, "allOf": vec![json!({"$ref": "#/a"}); 30_000]});
     let start = Instant::now();
     assert!(explicit_schema(&schema).is_ok());
-    assert!(start.elapsed().as_secs() < 4, "{:?}", start.elapsed());
+    check_soon(start, &schema);
 }
