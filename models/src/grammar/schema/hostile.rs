@@ -71,7 +71,7 @@ fn listed_names_are_not_copied_often() {
 #[test]
 fn parts_that_are_closed_are_compared_once() {
     let closed = json!({"properties": {"a": true}, "required": ["a"], "additionalProperties": false});
-    let schema = json!({"a": closed, "allOf": vec![json!({"$ref": "#/a"}); 30_000]});
+    let schema = json!({"a": closed, "allOf": vec![json!({"$ref": "#/a"}); 15_000]});
     let start = Instant::now();
     assert!(explicit_schema(&schema).is_ok());
     check_soon(start, &schema);
