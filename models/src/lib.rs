@@ -70,8 +70,8 @@
 //! - `std` (default): opening files by path, detection of instruction sets, threads. Without it the
 //!   crate needs only `alloc`, and a little-endian processor with atomic compare-and-swap (of the
 //!   Cortex-M, M3 and later): models come from bytes ([`Model::from_bytes`]), and one thread runs
-//!   them. Its stack needs 512 KiB where prompts have many tokens, and 128 KiB for single ones:
-//!   tiles of matrices and attention lie there.
+//!   them. Give it 512 KiB of stack, where tiles of matrices and attention lie: on x86-64 prompts
+//!   of many tokens took up to 256 KiB, and single tokens up to 128 KiB.
 //! - `chat` (default): chat templates.
 //! - `amx` (default), `avx512`: kernel sets of x86-64.
 //! - `zstd`: compressed state files.
