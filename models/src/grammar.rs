@@ -61,6 +61,8 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod trigger;
+#[cfg(feature = "chat")]
+mod whole;
 
 pub use compile::{Compiler, Grammar};
 pub use error::{GrammarError, Language, Place};
@@ -68,3 +70,6 @@ pub use matcher::{Matcher, TokenSet};
 pub use sampler::{GrammarSampler, GrammarState};
 pub use schema::{explicit_schema, reference_target, relaxed_schema};
 pub use trigger::{Trigger, Triggers};
+
+#[cfg(feature = "chat")]
+pub(crate) use whole::whole_pattern;

@@ -39,6 +39,7 @@ mod error;
 mod fallback;
 mod message;
 mod meter;
+mod own_calls;
 mod prompt;
 mod request;
 mod responses;
@@ -58,7 +59,8 @@ pub use request::{Request, Thinking};
 pub use template::Template;
 
 pub(crate) use meter::Meter;
-pub(crate) use speaker::Speaker;
+pub(crate) use own_calls::OwnCalls;
+pub(crate) use speaker::{Ending, Speaker};
 pub(crate) use turn::{Turn, render};
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ mod models;
 mod responses;
 mod scores;
 
+use crate::conversation::Ending;
 use crate::http::Host;
 use axum::Router;
 use axum::routing::{get, post};
@@ -49,10 +50,18 @@ pub fn routes() -> Router<Arc<Host>> {
         .route("/models/{*id}", get(models::retrieve))
 }
 
+/// Return OpenAI's word for the end of a message.
+fn finish_reason(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Calls => "tool_calls",
+        Ending::Complete | Ending::Stop(_) => "stop",
+        Ending::Cut => "length",
+    }
+}
+
 /// Return OpenAI's word for the end of a text.
-fn finish_reason(finish: Finish, has_calls: bool) -> &'static str {
+fn text_finish_reason(finish: Finish) -> &'static str {
     match finish {
-        Finish::End(_) | Finish::Stop { .. } if has_calls => "tool_calls",
         Finish::End(_) | Finish::Stop { .. } => "stop",
         _ => "length",
     }

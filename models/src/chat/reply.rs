@@ -20,25 +20,32 @@
 mod calls;
 mod cursor;
 mod elements;
+mod find;
 mod formats;
 mod grammar;
 mod harmony;
 mod json_calls;
 mod literal;
 mod marked;
+mod names;
 mod output;
 mod parameters;
 mod pieces;
 mod python_calls;
+mod raw;
 mod scanner;
+mod schema;
 mod syntax;
 mod tags;
+mod text_rules;
 mod tools;
 mod triggers;
+mod write;
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::Range;
 
 use self::formats::{CALLS, HARMONY, REASONING, fits};
 use self::harmony::Harmony;
@@ -76,6 +83,73 @@ impl Format {
         let calls = CALLS.iter().find(|row| fits(row.evidence, source));
         let reasoning = REASONING.iter().find(|row| fits(row.evidence, source));
         Self { calls: calls.map(|row| &row.syntax), reasoning: reasoning.map(|row| &row.syntax) }
+    }
+
+    /// Return the formats of all known ways of writing calls, without reasoning.
+    pub fn all() -> impl Iterator<Item = Self> {
+        CALLS.iter().map(|row| Self { calls: Some(&row.syntax), reasoning: None })
+    }
+
+    /// Return the first name of `tools`, described as in [`Options::tools`], that calls in this
+    /// format cannot have: formats without quotes around names read them up to the first character
+    /// that names do not have.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::chat::Value;
+    /// use backstitch_models::chat::reply::Format;
+    ///
+    /// let format = Format::of_template("<function= <parameter=");
+    /// let tool = Value::from_json(r#"{"function": {"name": "what time?"}}"#)?;
+    /// let name = format.unwritable_name(&[tool]);
+    /// assert_eq!(name.map(|name| (name.tool, name.parameter)), Some((0, None)));
+    /// # Ok::<(), backstitch_models::chat::ChatError>(())
+    /// ```
+    pub fn unwritable_name(&self, tools: &[Value]) -> Option<UnwritableName> {
+        let syntax = self.calls?;
+        tools.iter().enumerate().find_map(|(tool, described)| {
+            let parameter = names::unwritable(syntax, described)?;
+            Some(UnwritableName { tool, parameter })
+        })
+    }
+
+    /// Write calls as a model writes them in this format, so that [`parse`] reads them back. Return
+    /// `None` if the format has no calls, or no text for one of these: a call of an unknown tool, or
+    /// a string with the marker that ends strings.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::chat::Value;
+    /// use backstitch_models::chat::reply::{Format, ToolCall};
+    ///
+    /// let format = Format::of_template("<|tool_call>call:");
+    /// let tool = Value::from_json(r#"{"function": {"name": "time"}}"#)?;
+    /// let call = ToolCall { id: None, name: "time".into(), arguments: r#"{"city": "Oslo"}"#.into() };
+    /// let text = format.write_calls(&[call], &[tool]);
+    /// assert_eq!(text.as_deref(), Some(r#"<|tool_call>call:time{city:<|"|>Oslo<|"|>}<tool_call|>"#));
+    /// # Ok::<(), backstitch_models::chat::ChatError>(())
+    /// ```
+    pub fn write_calls(&self, calls: &[ToolCall], tools: &[Value]) -> Option<String> {
+        write::calls(self.calls?, calls, &Tools::new(tools))
+    }
+
+    /// Return the place of the first calls of `tools` in a text, with the markers around them, and
+    /// the calls. Calls in sections of their own are found one by one.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::chat::Value;
+    /// use backstitch_models::chat::reply::Format;
+    ///
+    /// let format = Format::of_template("<tool_call>");
+    /// let tool = Value::from_json(r#"{"function": {"name": "time"}}"#)?;
+    /// let text = r#"What time? <tool_call>{"name": "time", "arguments": {}}</tool_call> Noon."#;
+    /// let (range, calls) = format.find_calls(text, &[tool]).unwrap_or_default();
+    /// assert_eq!((&text[range.end..], calls[0].name.as_str()), (" Noon.", "time"));
+    /// # Ok::<(), backstitch_models::chat::ChatError>(())
+    /// ```
+    pub fn find_calls(&self, text: &str, tools: &[Value]) -> Option<(Range<usize>, Vec<ToolCall>)> {
+        find::first(self.calls?, text, &Tools::new(tools))
     }
 
     /// Return the name of the way of writing calls, such as `hermes`, or `None` if the template has
@@ -209,8 +283,17 @@ impl Format {
         // Behind the end of reasoning, or within a message, comes the answer itself.
         let end = options.prompt_end.trim_end();
         let is_over = end.contains(syntax.close) || end.ends_with(harmony::MESSAGE);
-        (is_open || !is_over).then_some(grammar::Thoughts { syntax, is_open })
+        (is_open || !is_over).then_some(grammar::Thoughts { syntax, calls: self.calls, is_open })
     }
+}
+
+/// A name that calls in a format cannot have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnwritableName {
+    /// The index of the tool.
+    pub tool: usize,
+    /// The name of the parameter, or `None` if it is the name of the tool itself.
+    pub parameter: Option<String>,
 }
 
 /// A text from which on a [grammar of calls](Format::grammar) applies.
@@ -361,7 +444,7 @@ pub enum Delta {
     Reasoning(String),
     /// The beginning of a call.
     ToolCallBegin {
-        /// The number of calls before this one.
+        /// The number of calls that were begun before this one.
         index: usize,
         /// The identifier that the model gave to the call, if its format has one.
         id: Option<String>,
@@ -370,10 +453,16 @@ pub enum Delta {
     },
     /// More of the arguments of a call, as JSON text.
     ToolCallArguments {
-        /// The number of calls before this one.
+        /// The number of calls that were begun before this one.
         index: usize,
         /// The next piece of the text.
         text: String,
+    },
+    /// The last calls have no end, and so are none: the text ended within them, or went on
+    /// otherwise. Their text comes as content behind this.
+    ToolCallsCut {
+        /// The number of these calls; 0 if none was begun by a delta yet.
+        n: usize,
     },
 }
 
@@ -384,7 +473,7 @@ pub struct ToolCall {
     pub id: Option<String>,
     /// The name of the tool, one of those that were offered.
     pub name: String,
-    /// The arguments as JSON text. It is cut if the model's text was.
+    /// The arguments as JSON text.
     pub arguments: String,
 }
 
@@ -395,8 +484,10 @@ pub struct Reply {
     pub content: String,
     /// The reasoning.
     pub reasoning: String,
-    /// The calls in order.
+    /// The calls in order. A call whose end was not read is none, and its text is content.
     pub tool_calls: Vec<ToolCall>,
+    /// True if a call was begun and not ended.
+    pub is_cut: bool,
 }
 
 impl Reply {
@@ -419,10 +510,14 @@ impl Reply {
                 let (id, name) = (id.clone(), name.clone());
                 self.tool_calls.push(ToolCall { id, name, arguments: String::new() });
             }
-            Delta::ToolCallArguments { index, text } => {
-                if let Some(call) = self.tool_calls.get_mut(*index) {
+            Delta::ToolCallArguments { text, .. } => {
+                if let Some(call) = self.tool_calls.last_mut() {
                     call.arguments.push_str(text);
                 }
+            }
+            Delta::ToolCallsCut { n } => {
+                self.tool_calls.truncate(self.tool_calls.len().saturating_sub(*n));
+                self.is_cut = true;
             }
         }
     }
@@ -506,8 +601,7 @@ impl Parser {
         self.run(false, out);
     }
 
-    /// End the text, and append the rest to `out`. A call that is cut keeps the arguments that
-    /// came, if its format writes JSON; other calls that are cut become content.
+    /// End the text, and append the rest to `out`. A call that is cut becomes content.
     pub fn finish(&mut self, out: &mut Vec<Delta>) {
         self.run(true, out);
         self.output.finish();

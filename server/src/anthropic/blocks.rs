@@ -40,6 +40,8 @@ impl Blocks {
             Delta::ToolCallArguments { text, .. } => {
                 self.send(json!({"type": "input_json_delta", "partial_json": text}), frames);
             }
+            // The text of a call that was cut is a block of its own.
+            Delta::ToolCallsCut { .. } => self.close(frames),
             _ => {}
         }
     }
@@ -93,10 +95,11 @@ pub(super) fn blocks_json(reply: &Reply) -> Vec<Value> {
         blocks.push(json!({"type": "text", "text": reply.content}));
     }
     for call in &reply.tool_calls {
-        // Arguments are cut where the answer was.
-        let input = serde_json::from_str(&call.arguments).ok().filter(Value::is_object);
-        let input = input.unwrap_or_else(|| json!({}));
-        blocks.push(json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input}));
+        blocks.push(match serde_json::from_str::<Map<String, Value>>(&call.arguments) {
+            Ok(input) => json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input}),
+            // A number may be too large for every program that reads this.
+            Err(_) => json!({"type": "text", "text": format!("{}({})", call.name, call.arguments)}),
+        });
     }
     blocks
 }

@@ -1,15 +1,15 @@
 //! `/v1/messages`: the assistant's next message in Anthropic's shape.
 
 use super::blocks::{Blocks, blocks_json, event};
-use crate::conversation::{ConversationError, Meter, Request, Speaker, Turn, render};
+use crate::conversation::{ConversationError, Ending, Meter, Request, Speaker, Turn, render};
 use crate::engine::{Ended, Event};
 use crate::http::{
-    ApiError, App, Body, Client, ErrorKind, Events, Frames, Ready, Writer, blocking, new_id, reuse_json, sse,
+    ApiError, App, Body, Client, ErrorKind, Events, Frames, Outcome, Ready, Writer, blocking, new_id,
+    reuse_json, sse,
 };
 use crate::params::N_ANSWERS;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use backstitch_models::session::Finish;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(super) async fn answer(Ready(app): Ready, client: Client, mut body: Body) ->
         app: app.clone(),
         id: new_id("msg_"),
         stops: turn.reading.generate.stops.clone(),
-        speaker: Speaker::new(&turn.format, &turn.options),
+        speaker: Speaker::new(&app, &turn),
         blocks: Blocks::default(),
         meter: Meter::new(turn.reading.generate.prompt.len()),
     };
@@ -45,7 +45,7 @@ pub(super) async fn answer(Ready(app): Ready, client: Client, mut body: Body) ->
     }
     let outcomes = events.outcomes().await?;
     let Some(outcome) = outcomes.first() else { return Ok(Json(Value::Null).into_response()) };
-    let mut message = answer.whole(&outcome.text, outcome.ended.as_ref());
+    let mut message = answer.whole(outcome);
     if let Some(reuse) = &outcome.reuse {
         message["backstitch"] = reuse_json(reuse);
     }
@@ -105,21 +105,20 @@ impl Answer {
 
     /// Return the reason of the end, and the stop string if it is one.
     fn stop_reason(&self, ended: &Ended) -> (&'static str, Option<&str>) {
-        let has_calls = !self.speaker.reply().tool_calls.is_empty();
-        match ended.finish {
-            Finish::End(_) | Finish::Stop { .. } if has_calls => ("tool_use", None),
-            Finish::End(_) => ("end_turn", None),
-            Finish::Stop { index } => ("stop_sequence", self.stops.get(index).map(String::as_str)),
-            _ => ("max_tokens", None),
+        match self.speaker.ending(ended.finish) {
+            Ending::Calls => ("tool_use", None),
+            Ending::Complete => ("end_turn", None),
+            Ending::Stop(index) => ("stop_sequence", self.stops.get(index).map(String::as_str)),
+            Ending::Cut => ("max_tokens", None),
         }
     }
 
     /// Return the answer in one piece.
-    fn whole(mut self, text: &str, ended: Option<&Ended>) -> Value {
-        self.speaker.write(text);
+    fn whole(mut self, outcome: &Outcome) -> Value {
+        self.speaker.write(&outcome.text, &outcome.tokens);
         self.speaker.finish();
         let mut message = self.message(blocks_json(self.speaker.reply()));
-        let Some(ended) = ended else { return message };
+        let Some(ended) = &outcome.ended else { return message };
         let (reason, stop) = self.stop_reason(ended);
         message["stop_reason"] = reason.into();
         message["stop_sequence"] = stop.into();
@@ -150,7 +149,7 @@ impl Writer for Answer {
                 event("message_start", json!({"message": message}), frames);
             }
             Event::Chunk(chunk) => {
-                for delta in self.speaker.write(&chunk.text) {
+                for delta in self.speaker.write(&chunk.text, &chunk.tokens) {
                     self.blocks.add(&delta, frames);
                 }
             }

@@ -49,25 +49,14 @@ pub(super) fn offsets(text: &str, ranges: &[Range<usize>], messages: &[Message])
     offsets
 }
 
-/// Return the numbers of tokens that end at `offsets` of `text`, or before them if a token goes
-/// beyond, with the control token behind a message that ends it.
-///
-/// Tokens are matched with the text byte by byte, as far as they are its bytes: a vocabulary may
-/// add tokens at the beginning and a space before words. Where nothing matches any more, the
-/// remaining offsets are left out.
-pub(super) fn token_counts(text: &str, tokens: &[Token], vocab: &Vocab, offsets: &[usize]) -> Vec<usize> {
-    let mut counts = Vec::new();
-    let mut offsets = offsets.iter().copied().peekable();
+/// Return the byte offsets in `text` at which its tokens begin, and the end of the last one, as far
+/// as the tokens are the bytes of the text: a vocabulary may add tokens at the beginning and a space
+/// before words.
+pub(super) fn token_offsets(text: &str, tokens: &[Token], vocab: &Vocab) -> Vec<usize> {
+    let mut offsets = Vec::with_capacity(tokens.len() + 1);
     let mut rest = text.as_bytes();
     for (i, &token) in tokens.iter().enumerate() {
-        let at = text.len() - rest.len();
-        while offsets.next_if(|&offset| offset < at).is_some() {
-            counts.push(i.saturating_sub(1));
-        }
-        if offsets.next_if_eq(&at).is_some() {
-            let ends_turn = vocab.is_eog(token) || vocab.is_hidden(token);
-            counts.push(if ends_turn { i + 1 } else { i });
-        }
+        offsets.push(text.len() - rest.len());
         let piece = vocab.piece(token);
         let after = rest.strip_prefix(piece).or_else(|| {
             let without_space = piece.strip_prefix(b" ").and_then(|piece| rest.strip_prefix(piece));
@@ -76,7 +65,26 @@ pub(super) fn token_counts(text: &str, tokens: &[Token], vocab: &Vocab, offsets:
         });
         match after {
             Some(after) => rest = after,
-            None => break,
+            None => return offsets,
+        }
+    }
+    offsets.push(text.len() - rest.len());
+    offsets
+}
+
+/// Return the numbers of tokens that end at `offsets` of `text`, or before them if a token goes
+/// beyond, with the control token behind a message that ends it. Where tokens are not the bytes of
+/// the text any more, the remaining offsets are left out.
+pub(super) fn token_counts(text: &str, tokens: &[Token], vocab: &Vocab, offsets: &[usize]) -> Vec<usize> {
+    let mut counts = Vec::new();
+    let mut offsets = offsets.iter().copied().peekable();
+    for ((i, &token), at) in tokens.iter().enumerate().zip(token_offsets(text, tokens, vocab)) {
+        while offsets.next_if(|&offset| offset < at).is_some() {
+            counts.push(i.saturating_sub(1));
+        }
+        if offsets.next_if_eq(&at).is_some() {
+            let ends_turn = vocab.is_eog(token) || vocab.is_hidden(token);
+            counts.push(if ends_turn { i + 1 } else { i });
         }
     }
     counts.dedup();

@@ -2,18 +2,23 @@
 
 use super::error::ConversationError;
 use super::message::{Tool, ToolChoice};
+use super::own_calls::CallFormat;
 use super::prompt::Prompt;
 use super::request::{Request, Thinking};
 use super::schema::{any_object, standalone};
+use super::template::Template;
 use super::values::template_value;
 use crate::http::{ApiError, App, Client, ErrorKind};
 use crate::params::{Constraint, Fields, Reading, read_generate};
 use backstitch_models::Token;
 use backstitch_models::chat::Value as TemplateValue;
-use backstitch_models::chat::reply::{Format, Options, ReasoningFormat, Trigger as CallTrigger};
+use backstitch_models::chat::reply::{
+    Format, Options, ReasoningFormat, Trigger as CallTrigger, UnwritableName,
+};
 use backstitch_models::grammar::{Compiler, GrammarError, Trigger};
 use backstitch_models::vocab::Vocab;
 use serde_json::{Map, Value};
+use std::sync::Arc;
 
 /// Fields with messages, which samplers need not see.
 const BULKY: [&str; 5] = ["messages", "input", "system", "tools", "instructions"];
@@ -32,12 +37,32 @@ pub(crate) struct Turn {
     pub format: Format,
     /// The treatment of what the model writes.
     pub options: Options,
+    /// The descriptions of all tools.
+    pub tools: Arc<[TemplateValue]>,
 }
 
 /// The text of a request alone, for counting its tokens.
 pub(crate) fn render(app: &App, mut request: Request) -> Result<Prompt, ApiError> {
     prepare(app, &mut request)?;
-    Ok(app.template().of_request(&request).prompt(&request, app.vocab(), thinking(app))?)
+    let template = app.template().of_request(&request);
+    let mut prompt = template.prompt(&request, app.vocab(), thinking(app))?;
+    restore_calls(app, &template, &request, &mut prompt);
+    Ok(prompt)
+}
+
+/// Put the calls that the model wrote into the prompt, as it wrote them, and return the descriptions
+/// of all tools.
+fn restore_calls(
+    app: &App,
+    template: &Template,
+    request: &Request,
+    prompt: &mut Prompt,
+) -> Arc<[TemplateValue]> {
+    let tools: Arc<[_]> = request.tools.iter().map(|tool| template_value(&tool.to_json())).collect();
+    let format = template.reply_format(!request.tools.is_empty());
+    let format = CallFormat { format: &format, tools: &tools, vocab: app.vocab() };
+    app.own_calls().restore(prompt, &request.messages, format);
+    tools
 }
 
 /// Fill in what the server decides where the request does not.
@@ -94,15 +119,19 @@ impl Turn {
         let template = app.template().of_request(&request);
         let mut prompt = template.prompt(&request, app.vocab(), thinking(app))?;
         let format = template.reply_format(request.may_call());
+        let offered = restore_calls(app, &template, &request, &mut prompt);
         let parallel = request.parallel_tool_calls.unwrap_or(template.capabilities().parallel_tool_calls);
         let mut options = Options::default()
             .reasoning(reasoning_format(app, Fields::new(body))?)
-            .parallel(parallel)
+            .parallel(request.parallel_tool_calls.unwrap_or(true))
             .thinking_forced_open(prompt.in_reasoning)
             .prompt(&prompt.generation_prompt);
         let tools = callable(&request)?;
         let schemas: Vec<Value> = tools.iter().map(|tool| standalone(&tool.parameters)).collect();
         let values = described(&tools, &schemas);
+        if let Some(name) = format.unwritable_name(&values) {
+            return Err(unwritable(&request, &tools, &name));
+        }
         options = options.tools(&values);
         let fields = sampling_fields(body)?;
         let tokens = core::mem::take(&mut prompt.tokens);
@@ -119,7 +148,7 @@ impl Turn {
             let calls = Calls { format: &format, options: &options, tools: &tools, parallel, is_required };
             calls.constrain(app, &mut reading)?;
         }
-        Ok(Turn { reading, format, options })
+        Ok(Turn { reading, format, options, tools: offered })
     }
 }
 
@@ -143,6 +172,25 @@ fn callable(request: &Request) -> Result<Vec<Tool>, ConversationError> {
         }
         _ => Ok(tools),
     }
+}
+
+/// Return the error of a tool whose name, or that of a parameter, calls of this model cannot have.
+fn unwritable(request: &Request, tools: &[Tool], name: &UnwritableName) -> ApiError {
+    let tool = tools.get(name.tool).map_or("", |tool| &tool.name);
+    let index = request.tools.iter().position(|other| other.name == tool).unwrap_or(name.tool);
+    let (what, name) = match &name.parameter {
+        Some(parameter) => (format!("the parameter {parameter:?} of tool {tool:?}"), parameter.as_str()),
+        None => (format!("the name {tool:?}"), tool),
+    };
+    let remedy = match name {
+        "" => "a name that is not empty",
+        _ => "a shorter name of letters, digits, '_' and '-'",
+    };
+    let field = format!("tools[{index}]");
+    ApiError::field(
+        &field,
+        &format!("a tool that this model can call: its format has no text for {what}; give it {remedy}"),
+    )
 }
 
 /// The calls that an answer may have.
@@ -214,7 +262,11 @@ impl Calls<'_> {
     ) -> Result<Option<Constraint>, GrammarError> {
         let token = control_token(compiler.vocab());
         let (lark, triggers) = match self.is_required {
-            true => (self.format.answer_grammar(&self.options.clone().tools(tools), &token), Vec::new()),
+            true => (
+                self.format
+                    .answer_grammar(&self.options.clone().tools(tools).parallel(self.parallel), &token),
+                Vec::new(),
+            ),
             false => (self.format.grammar(tools, self.parallel, &token), self.format.triggers(tools)),
         };
         let lark = lark.filter(|_| self.is_required || !triggers.is_empty());

@@ -3,7 +3,7 @@
 use super::adapters::{Adapters, ScaledAdapters};
 use super::body::Bodies;
 use super::error::{ApiError, ErrorKind};
-use crate::conversation::{CHATML, Capabilities, Template, builtin_template};
+use crate::conversation::{CHATML, Capabilities, OwnCalls, Template, builtin_template};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::params::ServerParams;
@@ -73,6 +73,7 @@ pub struct App {
     summary: Arc<ModelSummary>,
     started: u64,
     adapters: Arc<ScaledAdapters>,
+    own_calls: OwnCalls,
 }
 
 impl App {
@@ -111,7 +112,13 @@ impl App {
         let grammars = OnceLock::new();
         let (engine, summary) = (loaded.engine, Arc::new(summary));
         let adapters = scaled.unwrap_or_else(|| Arc::new(ScaledAdapters::new(loaded.adapters)));
-        Ok(App { engine, template, grammars, params, summary, started, adapters })
+        let own_calls = OwnCalls::default();
+        Ok(App { engine, template, grammars, params, summary, started, adapters, own_calls })
+    }
+
+    /// Return the answers with calls that were given.
+    pub(crate) fn own_calls(&self) -> &OwnCalls {
+        &self.own_calls
     }
 
     /// Return the engine.

@@ -38,7 +38,7 @@ pub(super) async fn complete(Ready(app): Ready, client: Client, body: Body) -> R
     turn.reading.bound_listed(&app, Fields::new(&body), 1, n_tokens)?;
     let shape = read_shape(&app, &turn, Fields::new(&body))?;
     drop(body);
-    let choices: Vec<Choice> = (0..turn.reading.n).map(|index| Choice::new(index, &turn)).collect();
+    let choices: Vec<Choice> = (0..turn.reading.n).map(|index| Choice::new(&app, index, &turn)).collect();
     let is_stream = turn.reading.stream;
     let events = Events::start(&app, turn.reading.requests(&app, Vec::new()))?;
     if is_stream {
@@ -120,12 +120,12 @@ fn text_of(app: &App, turn: &Turn) -> String {
 /// Return the answer in one piece.
 fn whole(shape: &Shape, choices: Vec<Choice>, outcomes: &[Outcome]) -> Value {
     let answers = choices.into_iter().zip(outcomes).map(|(mut choice, outcome)| {
-        choice.speaker.write(&outcome.text);
+        choice.speaker.write(&outcome.text, &outcome.tokens);
         choice.speaker.finish();
         let reply = choice.speaker.reply();
-        let finish = outcome.ended.as_ref().map(|ended| ended.finish);
+        let ending = outcome.ended.as_ref().map(|ended| choice.speaker.ending(ended.finish));
         let mut answer = json!({
-            "finish_reason": finish.map(|finish| finish_reason(finish, !reply.tool_calls.is_empty())),
+            "finish_reason": ending.map(finish_reason),
             "index": choice.index,
             "message": message_json(reply),
         });

@@ -34,10 +34,10 @@ pub(super) struct Choice {
 
 impl Choice {
     /// Begin the answer with this index.
-    pub fn new(index: usize, turn: &Turn) -> Self {
+    pub fn new(app: &Arc<App>, index: usize, turn: &Turn) -> Self {
         Choice {
             index,
-            speaker: Speaker::new(&turn.format, &turn.options),
+            speaker: Speaker::new(app, turn),
             meter: Meter::new(turn.reading.generate.prompt.len()),
             has_role: false,
             ended: None,
@@ -87,9 +87,9 @@ impl Shape {
         if let Some(role) = self.role(choice) {
             frames.data(&role);
         }
-        let deltas = choice.speaker.write(&chunk.text);
+        let deltas = choice.speaker.write(&chunk.text, &chunk.tokens);
         let mut pieces: Vec<Value> =
-            deltas.iter().map(|delta| self.delta(choice.index, delta_json(delta))).collect();
+            deltas.iter().filter_map(delta_json).map(|delta| self.delta(choice.index, delta)).collect();
         if pieces.is_empty() && !chunk.logprobs.is_empty() {
             pieces.push(self.delta(choice.index, json!({"content": ""})));
         }
@@ -119,11 +119,10 @@ impl Shape {
         if let Some(role) = self.role(choice) {
             frames.data(&role);
         }
-        for delta in choice.speaker.finish() {
-            frames.data(&self.delta(choice.index, delta_json(&delta)));
+        for delta in choice.speaker.finish().iter().filter_map(delta_json) {
+            frames.data(&self.delta(choice.index, delta));
         }
-        let has_calls = !choice.speaker.reply().tool_calls.is_empty();
-        let reason = finish_reason(ended.finish, has_calls);
+        let reason = finish_reason(choice.speaker.ending(ended.finish));
         let mut piece = self.piece(json!([{"finish_reason": reason, "index": choice.index, "delta": {}}]));
         if !self.include_usage {
             self.account(&mut piece, choice, ended);
@@ -190,9 +189,10 @@ pub(super) fn sum_usage(ended: &[&Ended]) -> Value {
     usage
 }
 
-/// Return a delta of a message.
-fn delta_json(delta: &Delta) -> Value {
-    match delta {
+/// Return a delta of a message. There is none for calls that were cut: the reason of the end says
+/// so.
+fn delta_json(delta: &Delta) -> Option<Value> {
+    Some(match delta {
         Delta::Content(text) => json!({"content": text}),
         Delta::Reasoning(text) => json!({"reasoning_content": text}),
         Delta::ToolCallBegin { index, id, name } => json!({"tool_calls": [{
@@ -204,8 +204,8 @@ fn delta_json(delta: &Delta) -> Value {
         Delta::ToolCallArguments { index, text } => {
             json!({"tool_calls": [{"index": index, "function": {"arguments": text}}]})
         }
-        _ => json!({}),
-    }
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -215,10 +215,10 @@ mod tests {
     #[test]
     fn calls_come_with_their_index() {
         let begin = Delta::ToolCallBegin { index: 1, id: Some("a".into()), name: "time".into() };
-        let json = delta_json(&begin);
+        let json = delta_json(&begin).unwrap();
         assert_eq!(json["tool_calls"][0]["index"], 1);
         assert_eq!(json["tool_calls"][0]["function"]["name"], "time");
         let json = delta_json(&Delta::ToolCallArguments { index: 1, text: "{".into() });
-        assert_eq!(json, json!({"tool_calls": [{"index": 1, "function": {"arguments": "{"}}]}));
+        assert_eq!(json.unwrap(), json!({"tool_calls": [{"index": 1, "function": {"arguments": "{"}}]}));
     }
 }

@@ -3,7 +3,7 @@
 use super::chat::read_include_usage;
 use super::chunks::{n_batch, sum_usage};
 use super::scores::scores_json;
-use super::{FINGERPRINT, finish_reason};
+use super::{FINGERPRINT, text_finish_reason};
 use crate::conversation::Meter;
 use crate::engine::{Ended, Event, Generate};
 use crate::http::{
@@ -223,7 +223,7 @@ fn whole(shape: &Shape, answers: &[Answer], outcomes: &[Outcome]) -> Value {
             "text": format!("{echo}{}", outcome.text),
             "index": answer.index,
             "logprobs": shape.logprobs(&scores, offset),
-            "finish_reason": outcome.ended.as_ref().map(|ended| finish_reason(ended.finish, false)),
+            "finish_reason": outcome.ended.as_ref().map(|ended| text_finish_reason(ended.finish)),
         })
     });
     let mut body = shape.body(choices.collect());
@@ -292,7 +292,7 @@ impl Writer for Parts {
                 let logprobs = shape.logprobs(&core::mem::take(&mut answer.scores), answer.n_chars);
                 let text = answer.echo.take().unwrap_or_default();
                 let mut piece = shape.part(answer, &text, logprobs);
-                piece["choices"][0]["finish_reason"] = finish_reason(ended.finish, false).into();
+                piece["choices"][0]["finish_reason"] = text_finish_reason(ended.finish).into();
                 piece["usage"] = usage_json(&ended);
                 piece["timings"] = timings_json(&ended.timings);
                 piece["backstitch"] = shape.account(&answer.meter);

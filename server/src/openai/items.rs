@@ -4,6 +4,11 @@ use crate::http::new_id;
 use backstitch_models::chat::reply::Delta;
 use serde_json::{Value, json};
 
+/// The status of an item that the model ended.
+const COMPLETED: &str = "completed";
+/// The status of an item that was cut.
+const INCOMPLETE: &str = "incomplete";
+
 /// An item that is being written.
 enum Open {
     Reasoning { id: String, text: String },
@@ -64,13 +69,34 @@ impl Items {
                 let data = self.part(json!({"delta": text}));
                 events.push(("response.function_call_arguments.delta", data));
             }
+            Delta::ToolCallsCut { n } => events.extend(self.cut(*n)),
             _ => {}
         }
         events
     }
 
+    /// Complete the last `n` items, which are calls without an end, as incomplete.
+    fn cut(&mut self, n: usize) -> Vec<Named> {
+        let is_open = matches!(self.open, Some(Open::Call { .. }));
+        let events = if is_open { self.end(INCOMPLETE) } else { Vec::new() };
+        for item in self.done.iter_mut().rev().take(n) {
+            item["status"] = INCOMPLETE.into();
+        }
+        events
+    }
+
+    /// Leave out the calls that are incomplete: their text is content.
+    pub fn drop_cut(&mut self) {
+        self.done.retain(|item| item["type"] != "function_call" || item["status"] != INCOMPLETE);
+    }
+
     /// Complete the item that is being written.
     pub fn close(&mut self) -> Vec<Named> {
+        self.end(COMPLETED)
+    }
+
+    /// End the item that is being written, with this status.
+    fn end(&mut self, status: &str) -> Vec<Named> {
         let mut events = Vec::new();
         match &self.open {
             None => return events,
@@ -88,7 +114,7 @@ impl Items {
                 events.push(("response.function_call_arguments.done", self.part(data)));
             }
         }
-        let item = self.item("completed");
+        let item = self.item(status);
         let data = json!({"output_index": self.done.len(), "item": item});
         events.push(("response.output_item.done", data));
         self.done.push(item);
@@ -126,7 +152,7 @@ impl Items {
 
     /// Return the item that is being written. It has no content while it is in progress.
     fn item(&self, status: &str) -> Value {
-        let is_done = status == "completed";
+        let is_done = status != "in_progress";
         match &self.open {
             Some(Open::Reasoning { id, text }) => {
                 let part = json!({"type": "reasoning_text", "text": text});

@@ -2,16 +2,15 @@
 
 use super::chunks::n_batch;
 use super::items::{Items, Named};
-use crate::conversation::{Meter, Request, Speaker, Turn, render};
+use crate::conversation::{Ending, Meter, Request, Speaker, Turn, render};
 use crate::engine::{Ended, Event};
 use crate::http::{
-    ApiError, App, Body, Client, Events, Frames, Ready, Writer, blocking, new_id, reuse_json, sse,
+    ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, blocking, new_id, reuse_json, sse,
     timings_json, unix_time,
 };
 use crate::params::{Fields, N_ANSWERS};
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use backstitch_models::session::Finish;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -57,7 +56,7 @@ pub(super) async fn respond(Ready(app): Ready, client: Client, mut body: Body) -
     }
     let outcomes = events.outcomes().await?;
     let Some(outcome) = outcomes.first() else { return Ok(Json(Value::Null).into_response()) };
-    Ok(Json(answer.whole(&outcome.text, outcome.ended.as_ref(), outcome.reuse.as_ref())).into_response())
+    Ok(Json(answer.whole(outcome)).into_response())
 }
 
 /// Return the number of tokens of an input.
@@ -95,7 +94,7 @@ impl Answer {
             repeated: repeated.collect(),
             timings_per_token: turn.reading.timings_per_token,
             is_progress: turn.reading.return_progress,
-            speaker: Speaker::new(&turn.format, &turn.options),
+            speaker: Speaker::new(app, turn),
             items: Items::default(),
             meter: Meter::new(turn.reading.generate.prompt.len()),
             n_events: 0,
@@ -125,7 +124,7 @@ impl Answer {
 
     /// Return the response at its end.
     fn ended(&self, ended: &Ended) -> Value {
-        let is_cut = matches!(ended.finish, Finish::Limit | Finish::ContextFull);
+        let is_cut = self.speaker.ending(ended.finish) == Ending::Cut;
         let mut response = self.response(if is_cut { "incomplete" } else { "completed" });
         if is_cut {
             response["incomplete_details"] = json!({"reason": "max_output_tokens"});
@@ -144,17 +143,18 @@ impl Answer {
     }
 
     /// Return the answer in one piece.
-    fn whole(mut self, text: &str, ended: Option<&Ended>, reuse: Option<&crate::engine::Reuse>) -> Value {
-        let mut deltas = self.speaker.write(text);
+    fn whole(mut self, outcome: &Outcome) -> Value {
+        let mut deltas = self.speaker.write(&outcome.text, &outcome.tokens);
         deltas.extend(self.speaker.finish());
         for delta in &deltas {
             self.items.add(delta);
         }
         self.items.close();
-        let Some(ended) = ended else { return Value::Null };
+        self.items.drop_cut();
+        let Some(ended) = &outcome.ended else { return Value::Null };
         let mut response = self.ended(ended);
         response["timings"] = timings_json(&ended.timings);
-        if let Some(reuse) = reuse {
+        if let Some(reuse) = &outcome.reuse {
             response["backstitch"] = reuse_json(reuse);
         }
         response
@@ -195,7 +195,7 @@ impl Writer for Answer {
                 }
             }
             Event::Chunk(chunk) => {
-                let deltas = self.speaker.write(&chunk.text);
+                let deltas = self.speaker.write(&chunk.text, &chunk.tokens);
                 let events: Vec<Named> = deltas.iter().flat_map(|delta| self.items.add(delta)).collect();
                 let timings = self.timings_per_token.then(|| ("timings", self.meter.timings()));
                 self.send(events, timings, frames);

@@ -3,7 +3,6 @@
 use alloc::string::String;
 
 use super::cursor::{Cursor, Match, Step, is_name};
-use super::elements::ElementReader;
 use super::json_calls::JsonCalls;
 use super::literal::{self, Balance};
 use super::output::Output;
@@ -27,8 +26,10 @@ pub(super) struct Calls {
     body: Body,
     /// The offset of the position.
     at: usize,
-    /// The offset up to which the text is in calls that were made.
+    /// The offset up to which the text is in whole calls.
     accounted: usize,
+    /// The offset behind the last call that is complete.
+    complete: usize,
     /// The name of the tool.
     name: String,
     /// The identifier of the call.
@@ -37,6 +38,8 @@ pub(super) struct Calls {
     arguments: Option<String>,
     /// The number of calls in the output when this reader began.
     n_before: usize,
+    /// True if calls are whole with the end of the section only.
+    is_unit: bool,
 }
 
 /// The reader of a part that takes more than a literal.
@@ -50,12 +53,10 @@ enum Body {
     Json(JsonCalls),
     /// Calls as in Python.
     Python(PythonCalls),
-    /// Arguments between brackets, which begin at this offset, and what converts them.
-    Bracketed(usize, Balance, fn(&str) -> Option<String>),
+    /// Arguments between brackets, which begin at this offset.
+    Bracketed(usize, Balance),
     /// Parameters between tags.
     Tags(TagReader),
-    /// Nested elements.
-    Elements(ElementReader),
 }
 
 /// The outcome of reading calls.
@@ -79,10 +80,12 @@ impl Calls {
             body: Body::None,
             at: n_marker,
             accounted: 0,
+            complete: 0,
             name: String::new(),
             id: None,
             arguments: None,
             n_before: output.n_calls(),
+            is_unit: n_marker > 0 && syntax.is_unit(),
         }
     }
 
@@ -123,19 +126,45 @@ impl Calls {
             match step {
                 Step::Done => {}
                 Step::More => return Outcome::More,
-                Step::Failed => return Outcome::NoCall(self.accounted, cursor.at.max(self.accounted)),
+                Step::Failed => {
+                    self.fail(&cursor, output);
+                    return Outcome::NoCall(self.accounted, cursor.at.max(self.accounted));
+                }
             }
         }
     }
 
+    /// Close the calls that are complete, unless the text ended before their end, and give up the
+    /// others.
+    fn fail(&mut self, cursor: &Cursor<'_>, output: &mut Output) {
+        let is_cut = cursor.ended && cursor.rest().is_empty();
+        if !is_cut {
+            self.close_calls(output);
+        }
+        let is_named = self.part.is_some() && !self.name.is_empty();
+        output.cut_calls(is_cut && is_named);
+    }
+
+    /// Make the complete calls whole.
+    fn close_calls(&mut self, output: &mut Output) {
+        output.close_calls();
+        self.accounted = self.accounted.max(self.complete);
+    }
+
     /// Look for the next call or the end of the section. `None` says that no call follows.
-    fn between(&mut self, cursor: &mut Cursor<'_>, context: Context<'_>, output: &Output) -> Option<Step> {
+    fn between(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        context: Context<'_>,
+        output: &mut Output,
+    ) -> Option<Step> {
         let has_called = self.has_called(output);
         cursor.skip_while(|c| c.is_whitespace() || (has_called && matches!(c, ',' | ';')));
         let mut next = Match::Missing;
         if let Some(section) = &self.syntax.section {
             match cursor.take(section.end) {
                 Match::Found if has_called => {
+                    output.close_calls();
                     self.accounted = cursor.at;
                     return None;
                 }
@@ -163,9 +192,22 @@ impl Calls {
                 Some(Step::Done)
             }
             Match::Partial => Some(Step::More),
-            Match::Missing if has_called => None,
-            Match::Missing => Some(Step::Failed),
+            Match::Missing if !has_called => Some(Step::Failed),
+            Match::Missing if self.is_unit && self.is_end_cut(cursor) => {
+                cursor.at = cursor.text.len();
+                Some(Step::Failed)
+            }
+            Match::Missing => {
+                self.close_calls(output);
+                None
+            }
         }
+    }
+
+    /// Return true if the text ended before or within the end of the section.
+    fn is_end_cut(&self, cursor: &Cursor<'_>) -> bool {
+        let end = self.syntax.section.as_ref().map_or("", |section| section.end);
+        cursor.ended && end.starts_with(cursor.rest())
     }
 
     /// End a call behind its last part.
@@ -174,9 +216,13 @@ impl Calls {
             output.begin_call(&self.name, self.id.take());
             output.arguments(&arguments);
         }
+        output.complete_call();
+        self.complete = cursor.at;
+        if !self.is_unit {
+            self.close_calls(output);
+        }
         self.id = None;
         self.name.clear();
-        self.accounted = cursor.at;
         self.part = None;
     }
 
@@ -216,7 +262,7 @@ impl Calls {
         }
     }
 
-    /// Read the end of a call, or see that it was left out.
+    /// Read the end of a call, or see that it was left out before what may follow a call.
     fn close(&self, text: &str, cursor: &mut Cursor<'_>) -> Step {
         let section_end = self.syntax.section.as_ref().map(|section| section.end);
         let mut found = cursor.take(text);
@@ -228,12 +274,12 @@ impl Calls {
         match found {
             Match::Found => Step::Done,
             Match::Partial => Step::More,
-            // The end of the text may cut the end of the call.
-            Match::Missing if cursor.ended && text.starts_with(cursor.rest()) => {
-                cursor.at = cursor.text.len();
-                Step::Done
+            Match::Missing => {
+                if cursor.ended && text.starts_with(cursor.rest()) {
+                    cursor.at = cursor.text.len();
+                }
+                Step::Failed
             }
-            Match::Missing => Step::Failed,
         }
     }
 
@@ -286,16 +332,11 @@ impl Calls {
                 output.begin_call(&self.name, self.id.take());
                 Body::Arguments(Scanner::new())
             }
-            (Part::Map(_), '{') => {
+            (Part::Map(_), '{') | (Part::Keywords, '(') => {
                 cursor.skip();
-                Body::Bracketed(cursor.at, Balance::new(), literal::map)
-            }
-            (Part::Keywords, '(') => {
-                cursor.skip();
-                Body::Bracketed(cursor.at, Balance::new(), literal::keywords)
+                Body::Bracketed(cursor.at, Balance::new())
             }
             (Part::Tags(_), _) => Body::Tags(TagReader::new()),
-            (Part::Elements(_), _) => Body::Elements(ElementReader::new(cursor.at)),
             (Part::Json, '{' | '[') | (Part::JsonOrPython, '{') => {
                 Body::Json(JsonCalls::new(self.syntax.has_late_id()))
             }
@@ -324,26 +365,29 @@ impl Calls {
                 let mut text = String::new();
                 let step = scanner.advance(cursor, &mut text);
                 output.arguments(&text);
-                self.accounted = cursor.at;
                 step
             }
             Body::Json(calls) => {
                 let step = calls.advance(cursor, context, output);
-                self.accounted = self.accounted.max(calls.accounted);
+                self.complete = self.complete.max(calls.complete);
                 step
             }
             Body::Python(calls) => {
                 let step = calls.advance(cursor, context, output);
-                self.accounted = self.accounted.max(calls.accounted);
+                self.complete = self.complete.max(calls.complete);
                 step
             }
-            Body::Bracketed(start, balance, converted) => match balance.advance(cursor) {
-                Step::Done => {
+            Body::Bracketed(start, balance) => match (balance.advance(cursor), tool) {
+                (Step::Done, Some(tool)) => {
                     let text = cursor.text.get(*start..cursor.at - 1).unwrap_or("");
-                    self.arguments = converted(text);
+                    self.arguments = match part {
+                        Some(Part::Map(_)) => literal::map(text, &tool.parameters),
+                        _ => literal::keywords(text),
+                    };
                     if self.arguments.is_some() { Step::Done } else { Step::Failed }
                 }
-                step => step,
+                (Step::Done, None) => Step::Failed,
+                (step, _) => step,
             },
             Body::Tags(reader) => match (part, tool) {
                 (Some(Part::Tags(tags)), Some(tool)) => {
@@ -352,17 +396,6 @@ impl Calls {
                         self.arguments = Some(reader.arguments());
                     }
                     step
-                }
-                _ => Step::Failed,
-            },
-            Body::Elements(reader) => match (part, tool) {
-                (Some(Part::Elements(elements)), Some(tool)) => {
-                    let step = reader.advance(cursor, elements);
-                    if step != Step::Done {
-                        return step;
-                    }
-                    self.arguments = reader.arguments(cursor, elements, tool);
-                    if self.arguments.is_some() { Step::Done } else { Step::Failed }
                 }
                 _ => Step::Failed,
             },

@@ -2,8 +2,7 @@
 
 use alloc::string::String;
 
-/// The longest name of a tool and the longest identifier of a call, in bytes.
-const MAX_NAME: usize = 256;
+use super::tools::MAX_NAME;
 
 /// The text that is not decided yet, and a position in it.
 pub(super) struct Cursor<'t> {
@@ -86,7 +85,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Read a name of a tool or an identifier. The cursor stays before one that is longer than any,
-    /// or that may go on.
+    /// or that may go on; it goes behind one that the end of the text cuts.
     pub(super) fn name(&mut self, name: &mut String) -> Step {
         let start = self.at;
         self.skip_while(is_name);
@@ -96,7 +95,7 @@ impl<'t> Cursor<'t> {
             return Step::Failed;
         }
         if self.rest().is_empty() {
-            self.at = start;
+            self.at = if self.ended { self.at } else { start };
             return self.more();
         }
         name.push_str(found);

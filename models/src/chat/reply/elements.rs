@@ -1,69 +1,36 @@
-//! Arguments as nested elements: `<city>Oslo</city>`, with a mark before every tag.
+//! Values as nested elements: `<item>1</item><item>2</item>`, with a mark before every tag.
 //!
-//! The name of a parameter is the name of its element. Objects and lists are written as elements
-//! within: a key's name for each value of an object, `item` for each value of a list. The schema
-//! says which texts are strings.
+//! Objects and lists are written as elements within the element of a parameter: a key's name for
+//! each value of an object, `item` for each value of a list. The schema says which texts are
+//! strings.
 
 use alloc::format;
 use alloc::string::String;
 
-use super::cursor::{Cursor, Step};
+use super::raw;
 use super::scanner::write_text;
-use super::syntax::Elements;
-use super::tools::{Kind, Tool, write_value};
+use super::schema::{self, Types};
+use super::tools::{item, property};
 use crate::chat::Value;
 
 /// The deepest nesting of elements.
 const MAX_DEPTH: u32 = 32;
 
-/// The search for the end of the arguments.
-#[derive(Debug)]
-pub(super) struct ElementReader {
-    /// The offset of the first element.
-    start: usize,
-    /// The offset up to which there is no end.
-    searched: usize,
-}
-
-impl ElementReader {
-    /// Make a reader of arguments that begin at `start`.
-    pub(super) fn new(start: usize) -> Self {
-        Self { start, searched: start }
-    }
-
-    /// Go before the end of the arguments, or as far as there is text.
-    pub(super) fn advance(&mut self, cursor: &mut Cursor<'_>, elements: &Elements) -> Step {
-        let found = cursor.text.get(self.searched..).unwrap_or("").find(elements.end);
-        if let Some(i) = found {
-            cursor.at = self.searched + i;
-            return Step::Done;
-        }
-        // The end may have begun in the last bytes.
-        let mut searched = cursor.text.len().saturating_sub(elements.end.len()).max(self.searched);
-        while !cursor.text.is_char_boundary(searched) {
-            searched -= 1;
-        }
-        (self.searched, cursor.at) = (searched, cursor.text.len());
-        cursor.more()
-    }
-
-    /// Convert the arguments before the position to JSON text.
-    pub(super) fn arguments(&self, cursor: &Cursor<'_>, elements: &Elements, tool: &Tool) -> Option<String> {
-        let text = cursor.text.get(self.start..cursor.at)?;
-        let mut out = String::new();
-        write_elements(text, elements, Some(&tool.parameters), &mut out, 0)?;
-        Some(if out.is_empty() { "{}".into() } else { out })
-    }
+/// Convert the elements of a value to JSON text.
+pub(super) fn read(text: &str, namespace: &str, schema: Option<&Value>) -> Option<String> {
+    let mut out = String::new();
+    write_elements(text, namespace, schema, &mut out, 0)?;
+    Some(out)
 }
 
 /// Split the first element off `text`: its name, its content, and the text behind it.
-fn split<'t>(text: &'t str, elements: &Elements) -> Option<(&'t str, &'t str, &'t str)> {
-    let (name, rest) = text.strip_prefix(elements.namespace)?.strip_prefix('<')?.split_once('>')?;
+fn split<'t>(text: &'t str, namespace: &str) -> Option<(&'t str, &'t str, &'t str)> {
+    let (name, rest) = text.strip_prefix(namespace)?.strip_prefix('<')?.split_once('>')?;
     if name.is_empty() || name.starts_with('/') {
         return None;
     }
-    let open = format!("{}<{name}>", elements.namespace);
-    let close = format!("{}</{name}>", elements.namespace);
+    let open = format!("{}<{name}>", namespace);
+    let close = format!("{}</{name}>", namespace);
     // An element may contain others of its name.
     let (mut depth, mut from) = (0_u32, 0);
     loop {
@@ -80,7 +47,7 @@ fn split<'t>(text: &'t str, elements: &Elements) -> Option<(&'t str, &'t str, &'
 /// Convert elements to a JSON object, or to a list if they are items.
 fn write_elements(
     text: &str,
-    elements: &Elements,
+    namespace: &str,
     schema: Option<&Value>,
     out: &mut String,
     depth: u32,
@@ -88,8 +55,8 @@ fn write_elements(
     let mut rest = text.trim();
     let mut is_list = None;
     while !rest.is_empty() && depth < MAX_DEPTH {
-        let (name, content, behind) = split(rest, elements)?;
-        let is_item = depth > 0 && name == "item" && property(schema, name, 0).is_none();
+        let (name, content, behind) = split(rest, namespace)?;
+        let is_item = name == "item" && property(schema, name).is_none();
         match is_list {
             None => out.push(if is_item { '[' } else { '{' }),
             Some(before) if before != is_item => return None,
@@ -101,13 +68,14 @@ fn write_elements(
         } else {
             write_text(name, out);
             out.push(':');
-            property(schema, name, 0)
+            property(schema, name)
         };
-        let is_nested = content.trim_start().starts_with(elements.namespace);
-        if is_nested && Kind::of(inner) != Kind::Text {
-            write_elements(content, elements, inner, out, depth + 1)?;
-        } else {
-            write_value(content, Kind::of(inner), out);
+        let types = schema::types(inner);
+        let is_nested = content.trim_start().starts_with(namespace);
+        if is_nested && types.meet(Types::LIST | Types::MAP) {
+            write_elements(content, namespace, inner, out, depth + 1)?;
+        } else if !raw::read(content, types, out) {
+            return None;
         }
         rest = behind.trim();
     }
@@ -115,24 +83,4 @@ fn write_elements(
         out.push(if is_list { ']' } else { '}' });
     }
     rest.is_empty().then_some(())
-}
-
-/// Return the schema of a property, of any alternative that has it.
-fn property<'s>(schema: Option<&'s Value>, name: &str, depth: u32) -> Option<&'s Value> {
-    let schema = schema?;
-    let own = schema.get("properties").and_then(|properties| properties.get(name));
-    own.or_else(|| alternatives(schema, depth).find_map(|choice| property(Some(choice), name, depth + 1)))
-}
-
-/// Return the schema of the items of a list, of any alternative that has items.
-fn item(schema: Option<&Value>, depth: u32) -> Option<&Value> {
-    let schema = schema?;
-    let own = schema.get("items");
-    own.or_else(|| alternatives(schema, depth).find_map(|choice| item(Some(choice), depth + 1)))
-}
-
-/// Return the alternatives of a schema within `depth` others.
-fn alternatives(schema: &Value, depth: u32) -> impl Iterator<Item = &Value> {
-    let list = |key: &str| schema.get(key).and_then(Value::as_list).unwrap_or(&[]).iter();
-    list("anyOf").chain(list("oneOf")).filter(move |_| depth < 8)
 }

@@ -3,9 +3,7 @@
 //! A template belongs to the first row of [`CALLS`] with all of one of its sets of texts, and to
 //! the first row of [`REASONING`] likewise. Rows with rarer texts stand first.
 
-use super::syntax::{
-    CallSyntax, Elements, Identifier, Keys, Part, ReasoningSyntax, Section, Tags, WithinReasoning,
-};
+use super::syntax::{CallSyntax, Identifier, Keys, Part, ReasoningSyntax, Section, Tags, WithinReasoning};
 
 /// A row of the table of formats of calls.
 pub(super) struct CallFormat {
@@ -64,8 +62,7 @@ pub(super) static CALLS: &[CallFormat] = &[
                     after_name: "\"",
                     before_value: ">",
                     end: "</atem:parameter>",
-                    own_lines: false,
-                    is_typed: false,
+                    ..TAGS
                 }),
                 Part::Literal("</atem:invoke>"),
                 Part::Close("</atem:function_calls>"),
@@ -78,12 +75,17 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&["]<]minimax[>[", "<invoke name="]],
         syntax: CallSyntax {
             name: "minimax-m3",
-            section: Some(Section { begin: "]<]minimax[>[<tool_call>", end: "]<]minimax[>[</tool_call>" }),
+            section: Some(section("]<]minimax[>[<tool_call>", "]<]minimax[>[</tool_call>")),
             call: &[
                 Part::Literal("]<]minimax[>[<invoke name=\""),
                 Part::Name,
                 Part::Literal("\">"),
-                Part::Elements(&Elements { namespace: "]<]minimax[>[", end: "]<]minimax[>[</invoke>" }),
+                Part::Tags(&Tags {
+                    begin: "]<]minimax[>[<",
+                    end: "]<]minimax[>[</",
+                    namespace: "]<]minimax[>[",
+                    ..TAGS
+                }),
                 Part::Close("]<]minimax[>[</invoke>"),
             ],
             ..JSON
@@ -93,7 +95,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&["<minimax:tool_call>"]],
         syntax: CallSyntax {
             name: "minimax-m2",
-            section: Some(Section { begin: "<minimax:tool_call>", end: "</minimax:tool_call>" }),
+            section: Some(section("<minimax:tool_call>", "</minimax:tool_call>")),
             call: &[
                 Part::Literal("<invoke name=\""),
                 Part::Name,
@@ -103,8 +105,7 @@ pub(super) static CALLS: &[CallFormat] = &[
                     after_name: "\"",
                     before_value: ">",
                     end: "</parameter>",
-                    own_lines: false,
-                    is_typed: false,
+                    ..TAGS
                 }),
                 Part::Close("</invoke>"),
             ],
@@ -115,9 +116,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&["DSML", "function_calls"]],
         syntax: CallSyntax {
             name: "deepseek-v3.2",
-            section: Some(Section {
-                begin: "<｜DSML｜function_calls>", end: "</｜DSML｜function_calls>"
-            }),
+            section: Some(section("<｜DSML｜function_calls>", "</｜DSML｜function_calls>")),
             call: DSML_CALL,
             within_reasoning: WithinReasoning::Ends,
             ..JSON
@@ -127,7 +126,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&["DSML", "tool_calls"]],
         syntax: CallSyntax {
             name: "deepseek-v4",
-            section: Some(Section { begin: "<｜DSML｜tool_calls>", end: "</｜DSML｜tool_calls>" }),
+            section: Some(section("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>")),
             call: DSML_CALL,
             within_reasoning: WithinReasoning::Ends,
             ..JSON
@@ -137,7 +136,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&["<function_calls>"]],
         syntax: CallSyntax {
             name: "olmo-3",
-            section: Some(Section { begin: "<function_calls>", end: "</function_calls>" }),
+            section: Some(section("<function_calls>", "</function_calls>")),
             call: &[Part::Name, Part::Keywords],
             ..JSON
         },
@@ -146,7 +145,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&["<seed:tool_call>", "<function="]],
         syntax: CallSyntax {
             name: "seed-oss",
-            section: Some(Section { begin: "<seed:tool_call>", end: "</seed:tool_call>" }),
+            section: Some(section("<seed:tool_call>", "</seed:tool_call>")),
             call: &[
                 Part::Literal("<function="),
                 Part::Name,
@@ -161,7 +160,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&["<function=", "<parameter="]],
         syntax: CallSyntax {
             name: "qwen3-coder",
-            section: Some(Section { begin: "<tool_call>", end: "</tool_call>" }),
+            section: Some(section("<tool_call>", "</tool_call>")),
             call: &[
                 Part::Literal("<function="),
                 Part::Name,
@@ -178,7 +177,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&["<arg_key{}>", "<tool_sep{}>", ":opensource"]],
         syntax: CallSyntax {
             name: "hunyuan-3",
-            section: Some(Section { begin: "<tool_calls:opensource>", end: "</tool_calls:opensource>" }),
+            section: Some(section("<tool_calls:opensource>", "</tool_calls:opensource>")),
             call: &[
                 Part::Literal("<tool_call:opensource>"),
                 Part::Name,
@@ -188,8 +187,7 @@ pub(super) static CALLS: &[CallFormat] = &[
                     after_name: "</arg_key:opensource>",
                     before_value: "<arg_value:opensource>",
                     end: "</arg_value:opensource>",
-                    own_lines: false,
-                    is_typed: false,
+                    ..TAGS
                 }),
                 Part::Close("</tool_call:opensource>"),
             ],
@@ -208,8 +206,7 @@ pub(super) static CALLS: &[CallFormat] = &[
                     after_name: "</arg_key>",
                     before_value: "<arg_value>",
                     end: "</arg_value>",
-                    own_lines: false,
-                    is_typed: false,
+                    ..TAGS
                 }),
                 Part::Close("</tool_call>"),
             ],
@@ -231,8 +228,8 @@ pub(super) static CALLS: &[CallFormat] = &[
                     after_name: "\"",
                     before_value: ">",
                     end: "</param>",
-                    own_lines: false,
-                    is_typed: false,
+                    has_cdata: true,
+                    ..TAGS
                 }),
                 Part::Close("</function>"),
             ],
@@ -272,10 +269,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&["<|tool_calls_section_begin|>"]],
         syntax: CallSyntax {
             name: "kimi-k2",
-            section: Some(Section {
-                begin: "<|tool_calls_section_begin|>",
-                end: "<|tool_calls_section_end|>",
-            }),
+            section: Some(section("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")),
             call: &[
                 Part::Literal("<|tool_call_begin|>"),
                 Part::NameInId,
@@ -291,7 +285,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&["<|tool_call:begin|>", "<|tool_call:args|>"]],
         syntax: CallSyntax {
             name: "solar-open",
-            section: Some(Section { begin: "<|tool_calls|>", end: "<|calls|>" }),
+            section: Some(section("<|tool_calls|>", "<|calls|>")),
             call: &[
                 Part::Literal("<|tool_call:begin|>"),
                 Part::Id(""),
@@ -368,7 +362,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         syntax: CallSyntax {
             name: "command-r7b",
             is_list: true,
-            section: Some(Section { begin: "<|START_ACTION|>", end: "<|END_ACTION|>" }),
+            section: Some(section("<|START_ACTION|>", "<|END_ACTION|>")),
             keys: Keys::Named("tool_name", "parameters", Identifier::Before("tool_call_id")),
             wrappers: &["<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"],
             ..JSON
@@ -379,7 +373,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         syntax: CallSyntax {
             name: "command-r-plus",
             is_list: true,
-            section: Some(Section { begin: "Action:\n```json", end: "```" }),
+            section: Some(section("Action:\n```json", "```")),
             keys: Keys::Named("tool_name", "parameters", Identifier::None),
             wrappers: &["<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>"],
             ..JSON
@@ -390,7 +384,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         syntax: CallSyntax {
             name: "apertus",
             is_list: true,
-            section: Some(Section { begin: "<|tools_prefix|>", end: "<|tools_suffix|>" }),
+            section: Some(ending_section("<|tools_prefix|>", "<|tools_suffix|>")),
             keys: Keys::NameIsKey,
             within_reasoning: WithinReasoning::Ends,
             ..JSON
@@ -401,7 +395,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         syntax: CallSyntax {
             name: "nemotron-nano-v2",
             is_list: true,
-            section: Some(Section { begin: "<TOOLCALL>", end: "</TOOLCALL>" }),
+            section: Some(section("<TOOLCALL>", "</TOOLCALL>")),
             ..JSON
         },
     },
@@ -410,7 +404,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         syntax: CallSyntax {
             name: "apriel",
             is_list: true,
-            section: Some(Section { begin: "<tool_calls>", end: "</tool_calls>" }),
+            section: Some(section("<tool_calls>", "</tool_calls>")),
             ..JSON
         },
     },
@@ -426,10 +420,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&["<|message_sep|>", "<|role_sep|>"]],
         syntax: CallSyntax {
             name: "gigachat-3",
-            section: Some(Section {
-                begin: "<|message_sep|>\n\nfunction call<|role_sep|>",
-                end: "<|message_sep|>",
-            }),
+            section: Some(ending_section("<|message_sep|>\n\nfunction call<|role_sep|>", "<|message_sep|>")),
             ..JSON
         },
     },
@@ -470,7 +461,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         syntax: CallSyntax {
             name: "lfm2",
             is_python: true,
-            section: Some(Section { begin: "<|tool_call_start|>", end: "<|tool_call_end|>" }),
+            section: Some(section("<|tool_call_start|>", "<|tool_call_end|>")),
             call: &[Part::JsonOrPython],
             ..JSON
         },
@@ -480,7 +471,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         syntax: CallSyntax {
             name: "phi-4-mini",
             is_list: true,
-            section: Some(Section { begin: "<|tool_call|>", end: "<|/tool_call|>" }),
+            section: Some(section("<|tool_call|>", "<|/tool_call|>")),
             ..JSON
         },
     },
@@ -496,11 +487,7 @@ pub(super) static CALLS: &[CallFormat] = &[
     },
     CallFormat {
         evidence: &[&["<tool_call>"]],
-        syntax: CallSyntax {
-            name: "hermes",
-            section: Some(Section { begin: "<tool_call>", end: "</tool_call>" }),
-            ..JSON
-        },
+        syntax: CallSyntax { name: "hermes", section: Some(section("<tool_call>", "</tool_call>")), ..JSON },
     },
     CallFormat {
         evidence: &[
@@ -510,7 +497,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         ],
         syntax: CallSyntax {
             name: "llama-3",
-            section: Some(Section { begin: "<|python_tag|>", end: "<|eom_id|>" }),
+            section: Some(ending_section("<|python_tag|>", "<|eom_id|>")),
             call: &[Part::JsonOrPython],
             keys: Keys::Named("name", "parameters", Identifier::None),
             is_bare: true,
@@ -523,6 +510,28 @@ pub(super) static CALLS: &[CallFormat] = &[
     },
 ];
 
+/// Tags around a value that stands where it is, without attributes.
+const TAGS: Tags = Tags {
+    begin: "",
+    after_name: ">",
+    before_value: "",
+    end: "",
+    own_lines: false,
+    is_typed: false,
+    has_cdata: false,
+    namespace: "",
+};
+
+/// Return a section whose end stands in the text.
+const fn section(begin: &'static str, end: &'static str) -> Section {
+    Section { begin, end, ends_answer: false }
+}
+
+/// Return a section whose end also ends the answer.
+const fn ending_section(begin: &'static str, end: &'static str) -> Section {
+    Section { begin, end, ends_answer: true }
+}
+
 /// The tags of Qwen3-Coder's parameters.
 const PARAMETER: Tags = Tags {
     begin: "<parameter=",
@@ -530,12 +539,11 @@ const PARAMETER: Tags = Tags {
     before_value: "",
     end: "</parameter>",
     own_lines: true,
-    is_typed: false,
+    ..TAGS
 };
 
 /// The section of DeepSeek's calls up to V3.1.
-const DEEPSEEK_SECTION: Option<Section> =
-    Some(Section { begin: "<｜tool▁calls▁begin｜>", end: "<｜tool▁calls▁end｜>" });
+const DEEPSEEK_SECTION: Option<Section> = Some(section("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"));
 
 /// A call of DeepSeek from V3.2 on.
 const DSML_CALL: &[Part] = &[
@@ -547,8 +555,8 @@ const DSML_CALL: &[Part] = &[
         after_name: "\"",
         before_value: ">",
         end: "</｜DSML｜parameter>",
-        own_lines: false,
         is_typed: true,
+        ..TAGS
     }),
     Part::Close("</｜DSML｜invoke>"),
 ];

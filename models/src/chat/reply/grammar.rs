@@ -9,10 +9,11 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::formats::HARMONY;
-use super::harmony::RECIPIENT;
+use super::harmony::{self, RECIPIENT};
 use super::pieces::{Piece, TokenOf, pieces};
 use super::scanner::{write_json, write_text};
-use super::syntax::{CallSyntax, Identifier, Keys, Part, ReasoningSyntax, Section};
+use super::syntax::{CallSyntax, Identifier, Keys, Part, ReasoningSyntax, Section, WithinReasoning};
+use super::text_rules::{Condition, NAME};
 use super::tools::{Tool, Tools};
 use crate::chat::Value;
 
@@ -22,8 +23,6 @@ const SPACE: &str = "SPACE: /[ \\n]{1,2}/\n";
 const ID: &str = "ID: /[a-zA-Z0-9]{9}/\n";
 /// The number of a call.
 const INDEX: &str = "INDEX: /[0-9]{1,3}/\n";
-/// A name of a parameter that no schema tells.
-const NAME: &str = "NAME: /[a-zA-Z0-9_.$-]{1,64}/\n";
 /// The options of schemas.
 const OPTIONS: &str = concat!(
     r#""x-guidance":{"whitespace_pattern":" | ?(\\r?\\n){1,2}[ \\t]{0,20}","#,
@@ -35,8 +34,22 @@ const OPTIONS: &str = concat!(
 pub(super) struct Thoughts {
     /// The way of writing it.
     pub(super) syntax: &'static ReasoningSyntax,
+    /// The way of writing calls.
+    pub(super) calls: Option<&'static CallSyntax>,
     /// True if the prompt ended within it.
     pub(super) is_open: bool,
+}
+
+impl Thoughts {
+    /// Return the texts that end reasoning: its marker, and those of calls where these end it.
+    fn ends(&self) -> impl Iterator<Item = &'static str> {
+        let calls = self.calls.filter(|calls| calls.within_reasoning == WithinReasoning::Ends);
+        let is_harmony = self.calls.is_some_and(|calls| calls.name == HARMONY);
+        let section = calls.and_then(|calls| calls.section.as_ref()).map(|section| section.begin);
+        let begin = calls.and_then(CallSyntax::begin);
+        let bodies: &[&str] = if is_harmony { &harmony::ENDS } else { &[] };
+        [Some(self.syntax.close), section, begin].into_iter().flatten().chain(bodies.iter().copied())
+    }
 }
 
 /// The parts of a request that the grammar depends on.
@@ -65,7 +78,7 @@ pub(super) fn write(request: &Request<'_>) -> Option<String> {
     let is_harmony = request.syntax.name == HARMONY;
     let thought = request.reasoning.map(|thoughts| writer.thought(thoughts, is_harmony));
     let rules = writer.rules;
-    Some(format!("start: {}{first}\n{rules}{SPACE}{ID}{INDEX}{NAME}", thought.unwrap_or_default()))
+    Some(format!("start: {}{first}\n{rules}{SPACE}{ID}{INDEX}NAME: {NAME}\n", thought.unwrap_or_default()))
 }
 
 /// Return the grammar of answers with `content` behind reasoning, and behind the header of a
@@ -91,7 +104,7 @@ pub(super) fn write_content(
 /// The writer: the rules so far.
 pub(super) struct Writer<'w> {
     /// The identifier of a control token by its text.
-    token: TokenOf<'w>,
+    pub(super) token: TokenOf<'w>,
     /// The rules.
     rules: String,
     /// The number of rules with generated names.
@@ -131,25 +144,12 @@ impl<'w> Writer<'w> {
         self.rules.push_str(&format!("{name}{attributes}: {body}\n"));
     }
 
-    /// Return the symbols of any text and the marker behind it. Text has no control tokens, so it
-    /// ends at the first one.
-    pub(super) fn text_before(&mut self, end: &str) -> String {
-        let end = pieces(end, self.token);
-        let at = end.iter().position(|piece| matches!(piece, Piece::Token(_)));
-        let (before, behind) = end.split_at(at.unwrap_or(end.len()));
-        let before: String = before.iter().map(|piece| piece.text()).collect();
-        if at.is_none() {
-            return self.rule(&format!("[suffix={}]", quoted(&before)), "/(?s:.*)/");
-        }
-        let before: String = before.chars().map(|c| format!("\\x{{{:X}}}", u32::from(c))).collect();
-        format!("{} {}", self.rule("", &format!("/(?s:.*){before}/")), symbols(behind))
-    }
-
     /// Return the symbols of reasoning at the beginning. Reasoning in the format of gpt-oss is
     /// messages of their own, of any number, and the role of the next one stands behind each.
     fn thought(&mut self, thoughts: Thoughts, is_harmony: bool) -> String {
-        let Thoughts { syntax, is_open } = thoughts;
-        let text = self.text_before(syntax.close);
+        let Thoughts { syntax, is_open, .. } = thoughts;
+        let conditions: Vec<Condition> = thoughts.ends().map(Condition::without).collect();
+        let text = self.text_with(&conditions, syntax.close);
         // Calls may begin alike, so that the channel is a terminal of its own.
         let open = match is_harmony {
             true => ["<|channel|>", "analysis", "<|message|>"].map(|text| self.literal(text)).join(" "),
@@ -173,7 +173,7 @@ impl<'w> Writer<'w> {
         let repeated = |inner: &str, further: &str| {
             if repeats { format!("{inner} (SPACE? {further})*") } else { inner.to_string() }
         };
-        let Some(Section { begin, end }) = &syntax.section else {
+        let Some(Section { begin, end, .. }) = &syntax.section else {
             return repeated(&call, &further);
         };
         let (begin, end) = (self.literal(begin), self.literal(end));
@@ -210,8 +210,9 @@ impl<'w> Writer<'w> {
             .tools
             .iter()
             .map(|tool| {
-                let body = self.body(parts, tool);
-                self.rule("", &body.join(" "))
+                let shapes = tool.variants();
+                let bodies: Vec<String> = shapes.iter().map(|shape| self.body(parts, shape)).collect();
+                self.rule("", &bodies.join(" | "))
             })
             .collect();
         let choice = self.rule("", &calls.join(" | "));
@@ -223,16 +224,8 @@ impl<'w> Writer<'w> {
     }
 
     /// Return the symbols of the parts of a tool's call.
-    fn body(&mut self, parts: &'static [Part], tool: &Tool) -> Vec<String> {
-        match parts {
-            // Any elements are text up to the end of the call, which is a part itself.
-            [Part::Elements(elements), Part::Close(_), rest @ ..] if tool.is_open() => {
-                let text = self.text_before(elements.end);
-                [Vec::from([text]), self.body(rest, tool)].concat()
-            }
-            [part, rest @ ..] => [Vec::from([self.part(part, tool)]), self.body(rest, tool)].concat(),
-            [] => Vec::new(),
-        }
+    fn body(&mut self, parts: &'static [Part], tool: &Tool) -> String {
+        parts.iter().map(|part| self.part(part, tool)).collect::<Vec<_>>().join(" ")
     }
 
     /// Return the rule of a call in a message of its own. The recipient stands behind the channel,
@@ -256,7 +249,7 @@ impl<'w> Writer<'w> {
 
     /// Return the symbols of what a header may say of the type of the body.
     fn harmony_kind(&self) -> String {
-        format!("(\" \"? {}? \"json\")?", self.literal("<|constrain|>"))
+        format!("((\" \"? {} | \" \") \"json\")?", self.literal("<|constrain|>"))
     }
 
     /// Return the symbols of a part that is the same for all tools.
@@ -284,14 +277,13 @@ impl<'w> Writer<'w> {
             Part::Keywords => self.keywords(tool),
             Part::Json | Part::JsonOrPython => format!("{} {}", quoted(&tool.name), self.keywords(tool)),
             Part::Tags(tags) => self.tags(tags, tool),
-            Part::Elements(elements) => self.elements(elements, tool),
             fixed => self.fixed(fixed),
         }
     }
 }
 
 /// Return the symbols of pieces of a text.
-fn symbols(pieces: &[Piece<'_>]) -> String {
+pub(super) fn symbols(pieces: &[Piece<'_>]) -> String {
     let symbols: Vec<String> = pieces
         .iter()
         .map(|piece| match piece {

@@ -13,12 +13,14 @@ use super::Trigger;
 use super::cursor::{Cursor, Step, is_name};
 use super::output::Output;
 use super::scanner::Scanner;
-use super::tools::{Context, Tools};
+use super::tools::{Context, Tool, Tools};
 
 /// The longest header, in bytes.
 const MAX_HEADER: usize = 512;
 /// The marker before a header.
 const START: &str = "<|start|>";
+/// The beginning of a message of the assistant, behind which its header goes on.
+pub(super) const ROLE: &str = "<|start|>assistant";
 /// The marker before the name of a channel.
 const CHANNEL: &str = "<|channel|>";
 /// The marker before a body.
@@ -26,7 +28,7 @@ pub(super) const MESSAGE: &str = "<|message|>";
 /// The text before the name of a tool.
 pub(super) const RECIPIENT: &str = " to=functions.";
 /// The markers behind or between bodies.
-const ENDS: [&str; 5] = ["<|end|>", "<|call|>", "<|return|>", START, CHANNEL];
+pub(super) const ENDS: [&str; 5] = ["<|end|>", "<|call|>", "<|return|>", START, CHANNEL];
 
 /// Return the texts that begin a call. The recipient stands behind the role, which the prompt may
 /// have written, or behind the channel.
@@ -34,6 +36,11 @@ pub(super) fn triggers() -> Vec<Trigger> {
     let anywhere = ["<|start|>assistant", "<|channel|>commentary", "<|channel|>analysis"];
     let anywhere = anywhere.map(|before| Trigger::Anywhere(format!("{before}{RECIPIENT}")));
     anywhere.into_iter().chain([Trigger::AtStart(RECIPIENT.to_string())]).collect()
+}
+
+/// Return the text of a call with these arguments, up to the token that ends the answer.
+pub(super) fn written(name: &str, arguments: &str) -> String {
+    format!("{CHANNEL}commentary{RECIPIENT}{name} <|constrain|>json{MESSAGE}{arguments}")
 }
 
 /// All markers.
@@ -62,8 +69,8 @@ enum State {
     Reasoning,
     /// Before the body of a call to this tool.
     BeforeCall(String),
-    /// In the arguments of a call.
-    Call(Scanner),
+    /// In the arguments of a call, whose text so far is kept.
+    Call(Scanner, String),
 }
 
 /// The text at a position.
@@ -104,7 +111,7 @@ impl Harmony {
                     match cursor.peek() {
                         Some('{') if context.parallel || output.n_calls() == 0 => {
                             output.begin_call(name, None);
-                            self.state = State::Call(Scanner::new());
+                            self.state = State::Call(Scanner::new(), String::new());
                             true
                         }
                         None if !ended => false,
@@ -115,17 +122,22 @@ impl Harmony {
                         }
                     }
                 }
-                State::Call(scanner) => {
-                    let mut arguments = String::new();
+                State::Call(scanner, read) => {
+                    let (start, mut arguments) = (cursor.at, String::new());
                     let step = scanner.advance(&mut cursor, &mut arguments);
                     output.arguments(&arguments);
+                    read.push_str(text.get(start..cursor.at).unwrap_or(""));
                     match step {
                         Step::More => false,
                         Step::Done => {
+                            output.complete_call();
+                            output.close_calls();
                             self.state = State::Between;
                             true
                         }
                         Step::Failed => {
+                            output.cut_calls(false);
+                            output.content(read);
                             self.state = State::Content;
                             true
                         }
@@ -201,12 +213,7 @@ impl Harmony {
         let header = rest.get(..n).unwrap_or("");
         cursor.at += n + MESSAGE.len();
         let channel = header.rsplit_once(CHANNEL).map_or("", |(_, channel)| channel);
-        // A header without a message may stand before the one that counts.
-        let last = header.rfind(START).map_or(header, |i| header.get(i..).unwrap_or(""));
-        let recipient = last.rsplit_once("to=").map_or("", |(_, recipient)| recipient);
-        let recipient = recipient.split(|c| !is_name(c)).next().unwrap_or("");
-        let tool = tools.get(recipient.strip_prefix("functions.").unwrap_or(recipient));
-        self.state = match tool {
+        self.state = match recipient(header, tools) {
             Some(tool) => State::BeforeCall(tool.name.to_string()),
             None if channel.trim_start().starts_with("analysis") => {
                 let from = header.rfind(CHANNEL).unwrap_or(0);
@@ -247,6 +254,15 @@ impl Harmony {
         self.state = State::Between;
         true
     }
+}
+
+/// Return the tool that a header names as the recipient of its message.
+pub(super) fn recipient<'t>(header: &str, tools: &'t Tools) -> Option<&'t Tool> {
+    // A header without a message may stand before the one that counts.
+    let last = header.rfind(START).map_or(header, |i| header.get(i..).unwrap_or(""));
+    let (_, recipient) = last.rsplit_once("to=")?;
+    let recipient = recipient.split(|c| !is_name(c)).next()?;
+    tools.get(recipient.strip_prefix("functions.").unwrap_or(recipient))
 }
 
 /// Find the first marker that ends a body.

@@ -26,8 +26,8 @@ pub(super) struct JsonCalls {
     phase: Phase,
     /// The object that is read.
     object: Object,
-    /// The offset up to which the text is in calls that were made.
-    pub(super) accounted: usize,
+    /// The offset behind the last call that is complete.
+    pub(super) complete: usize,
 }
 
 /// A position in a list of calls.
@@ -105,7 +105,7 @@ impl Object {
 impl JsonCalls {
     /// Make a reader that begins before the object or list.
     pub(super) fn new(late_id: bool) -> Self {
-        Self { is_list: false, late_id, phase: Phase::Start, object: Object::new(), accounted: 0 }
+        Self { is_list: false, late_id, phase: Phase::Start, object: Object::new(), complete: 0 }
     }
 
     /// Read as far as there is text.
@@ -117,8 +117,15 @@ impl JsonCalls {
     ) -> Step {
         loop {
             if self.phase == Phase::Object {
-                match self.object.advance(cursor, context.tools, self.late_id, output, &mut self.accounted) {
-                    Step::Done if self.is_list => self.phase = Phase::AfterItem,
+                match self.object.advance(cursor, context.tools, self.late_id, output) {
+                    Step::Done => {
+                        output.complete_call();
+                        self.complete = cursor.at;
+                        if !self.is_list {
+                            return Step::Done;
+                        }
+                        self.phase = Phase::AfterItem;
+                    }
                     step => return step,
                 }
             }
@@ -134,7 +141,6 @@ impl JsonCalls {
                 (Phase::AfterItem, ',') if context.parallel => self.phase = Phase::Item,
                 (Phase::AfterItem, ']') => {
                     cursor.skip();
-                    self.accounted = cursor.at;
                     return Step::Done;
                 }
                 _ => return Step::Failed,
@@ -169,7 +175,6 @@ impl Object {
         tools: &Tools,
         late_id: bool,
         output: &mut Output,
-        accounted: &mut usize,
     ) -> Step {
         loop {
             let step = match self.member {
@@ -179,7 +184,6 @@ impl Object {
                     self.text.clear();
                     let step = self.scanner.advance(cursor, &mut self.text);
                     output.arguments(&self.text);
-                    *accounted = cursor.at;
                     step
                 }
                 _ => {
@@ -200,7 +204,7 @@ impl Object {
                 Member::BeforeValue => self.begin_value(cursor, tools, late_id, output),
                 _ if cursor.peek() == Some('}') && !self.is_inner => {
                     cursor.skip();
-                    return self.end(cursor, output, accounted);
+                    return self.end(output);
                 }
                 _ => self.punctuation(cursor),
             };
@@ -329,7 +333,7 @@ impl Object {
     }
 
     /// Make the call behind the closing brace, unless it was begun.
-    fn end(&mut self, cursor: &Cursor<'_>, output: &mut Output, accounted: &mut usize) -> Step {
+    fn end(&mut self, output: &mut Output) -> Step {
         let Some(name) = &self.name else {
             return Step::Failed;
         };
@@ -337,7 +341,6 @@ impl Object {
             output.begin_call(name, self.id.take());
             output.arguments(self.arguments.as_deref().unwrap_or("{}"));
         }
-        *accounted = cursor.at;
         Step::Done
     }
 }

@@ -9,11 +9,22 @@ use alloc::string::String;
 
 use super::cursor::{Cursor, Match, Step};
 use super::scanner::write_text;
+use super::tools::{item, names, property};
 use crate::chat::Value;
 use crate::chat::walk::MAX_DEPTH;
 
+/// The number of bytes of the escape of the second half of a surrogate pair.
+const N_SECOND_ESCAPE: usize = 6;
 /// Gemma's quotes, that of Gemma 4 first.
 const MARKED_QUOTES: [&str; 2] = ["<|\"|>", "<escape>"];
+
+/// The characters that the name of an argument in Python's notation cannot have here.
+const ENDS_OF_KEYWORDS: [char; 13] = ['=', ',', '(', ')', '[', ']', '{', '}', '"', '\'', '<', '\\', '\n'];
+
+/// Return true if an argument in Python's notation can have this name.
+pub(super) fn is_keyword(name: &str) -> bool {
+    !name.is_empty() && name.trim() == name && !name.contains(ENDS_OF_KEYWORDS)
+}
 
 /// The search for the bracket that closes one before the position.
 #[derive(Clone, Debug)]
@@ -78,14 +89,14 @@ pub(super) fn keywords(text: &str) -> Option<String> {
     let mut reader = Reader { text };
     let mut out = String::from("{");
     while !reader.is_at_end() {
-        let name = reader.word()?;
+        let name = reader.keyword()?;
         reader.pass('=')?;
         if out.len() > 1 {
             out.push(',');
         }
         write_text(name, &mut out);
         out.push(':');
-        reader.value(&mut out, 0)?;
+        reader.value(&mut out, None, 0)?;
         if reader.pass(',').is_none() && !reader.is_at_end() {
             return None;
         }
@@ -94,11 +105,12 @@ pub(super) fn keywords(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// Convert the entries of a map, `a: 1, b: 'x'`, to a JSON object.
-pub(super) fn map(text: &str) -> Option<String> {
+/// Convert the entries of a map, `a: 1, b: 'x'`, to a JSON object. Names of the schema are read by
+/// the letter.
+pub(super) fn map(text: &str, schema: &Value) -> Option<String> {
     let mut reader = Reader { text };
     let mut out = String::from("{");
-    reader.entries(&mut out, 0)?;
+    reader.entries(&mut out, Some(schema), 0)?;
     reader.is_at_end().then_some(out)
 }
 
@@ -106,7 +118,7 @@ pub(super) fn map(text: &str) -> Option<String> {
 pub(super) fn value(text: &str) -> Option<String> {
     let mut reader = Reader { text };
     let mut out = String::new();
-    reader.value(&mut out, 0)?;
+    reader.value(&mut out, None, 0)?;
     reader.is_at_end().then_some(out)
 }
 
@@ -137,15 +149,31 @@ impl<'t> Reader<'t> {
         head
     }
 
-    /// Read a bare word.
-    fn word(&mut self) -> Option<&'t str> {
+    /// Read the name of an argument, in front of its equals sign.
+    fn keyword(&mut self) -> Option<&'t str> {
         self.text = self.text.trim_start();
-        Some(self.take(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.')))
-            .filter(|word| !word.is_empty())
+        let name = self.take(|c| !ENDS_OF_KEYWORDS.contains(&c));
+        Some(name.trim_end()).filter(|name| !name.is_empty())
     }
 
-    /// Convert a value within `depth` brackets.
-    fn value(&mut self, out: &mut String, depth: u32) -> Option<()> {
+    /// Read the longest name of the schema that a colon follows.
+    fn known_key<'s>(&mut self, schema: Option<&'s Value>) -> Option<&'s str> {
+        let text = self.text.trim_start();
+        let behind = |name: &str| text.strip_prefix(name).filter(|rest| rest.trim_start().starts_with(':'));
+        let known = names(schema, 0).filter(|name| behind(name).is_some()).max_by_key(|name| name.len())?;
+        self.text = behind(known)?;
+        Some(known)
+    }
+
+    /// Read any bare key: the text before a colon.
+    fn key(&mut self) -> Option<&'t str> {
+        self.text = self.text.trim_start();
+        let key = self.take(|c| !matches!(c, ':' | ',' | '{' | '}' | '[' | ']' | '"' | '\'' | '<'));
+        Some(key.trim_end()).filter(|key| !key.is_empty())
+    }
+
+    /// Convert a value with this schema within `depth` brackets.
+    fn value(&mut self, out: &mut String, schema: Option<&Value>, depth: u32) -> Option<()> {
         if depth > MAX_DEPTH {
             return None;
         }
@@ -156,12 +184,12 @@ impl<'t> Reader<'t> {
         }
         if self.pass('{').is_some() {
             out.push('{');
-            self.entries(out, depth + 1)?;
+            self.entries(out, schema, depth + 1)?;
             return self.pass('}');
         }
         for (open, close) in [('[', ']'), ('(', ')')] {
             if self.pass(open).is_some() {
-                return self.items(close, out, depth + 1);
+                return self.items(close, out, schema, depth + 1);
             }
         }
         let word = self.take(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '+' | '.'));
@@ -178,15 +206,16 @@ impl<'t> Reader<'t> {
     }
 
     /// Convert the items of a list up to `close`.
-    fn items(&mut self, close: char, out: &mut String, depth: u32) -> Option<()> {
+    fn items(&mut self, close: char, out: &mut String, schema: Option<&Value>, depth: u32) -> Option<()> {
         out.push('[');
+        let schema = item(schema, 0);
         let mut is_first = true;
         while self.pass(close).is_none() {
             if !is_first {
                 out.push(',');
             }
             is_first = false;
-            self.value(out, depth)?;
+            self.value(out, schema, depth)?;
             if self.pass(',').is_none() {
                 self.pass(close)?;
                 break;
@@ -197,20 +226,24 @@ impl<'t> Reader<'t> {
     }
 
     /// Convert the entries of a map up to its closing bracket or the end, and close the map.
-    fn entries(&mut self, out: &mut String, depth: u32) -> Option<()> {
+    fn entries(&mut self, out: &mut String, schema: Option<&Value>, depth: u32) -> Option<()> {
         let mut is_first = true;
         while !self.is_at_end() && !self.text.starts_with('}') {
             if !is_first {
                 out.push(',');
             }
             is_first = false;
-            match self.string() {
-                Some(key) => write_text(&key?, out),
-                None => write_text(self.word()?, out),
-            }
+            let key = match self.known_key(schema) {
+                Some(key) => key.into(),
+                None => match self.string() {
+                    Some(key) => key?,
+                    None => self.key()?.into(),
+                },
+            };
             self.pass(':')?;
+            write_text(&key, out);
             out.push(':');
-            self.value(out, depth)?;
+            self.value(out, schema.and_then(|schema| property(Some(schema), &key)), depth)?;
             if self.pass(',').is_none() {
                 break;
             }
@@ -247,6 +280,15 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// Return the character that two escapes of halves of a surrogate pair are, behind the first
+    /// backslash.
+    fn surrogates(&self) -> Option<char> {
+        let half = |at: usize| u16::from_str_radix(self.text.get(at..at + 4)?, 16).ok();
+        let pair = [half(1)?, half(1 + N_SECOND_ESCAPE)?];
+        let is_pair = self.text.get(5..7) == Some("\\u") && (0xd800..0xdc00).contains(&pair[0]);
+        char::decode_utf16(pair).next()?.ok().filter(|_| is_pair)
+    }
+
     /// Convert an escape behind its backslash. One that Python does not know stays as it is.
     fn escape(&mut self, out: &mut String) {
         let mut chars = self.text.chars();
@@ -258,7 +300,7 @@ impl<'t> Reader<'t> {
             Some('f') => (Some('\u{c}'), 0),
             Some(c @ ('"' | '\'' | '\\' | '/')) => (Some(c), 0),
             Some('x') => (None, 2),
-            Some('u') => (None, 4),
+            Some('u') => (self.surrogates(), 4),
             Some('U') => (None, 8),
             _ => (None, 0),
         };
@@ -267,7 +309,8 @@ impl<'t> Reader<'t> {
         match plain.or(coded) {
             Some(c) => {
                 out.push(c);
-                self.text = chars.as_str().get(n_digits..).unwrap_or("");
+                let n_more = if plain.is_some() && n_digits > 0 { N_SECOND_ESCAPE } else { 0 };
+                self.text = chars.as_str().get(n_digits + n_more..).unwrap_or("");
             }
             None => out.push('\\'),
         }
@@ -304,8 +347,11 @@ mod tests {
     #[test]
     fn gemma_becomes_json() {
         let text = "city:<|\"|>a \"b\" {<|\"|>,n:[1,<|\"|>x<|\"|>],o:{k:true}";
-        assert_eq!(map(text).as_deref(), Some(r#"{"city":"a \"b\" {","n":[1,"x"],"o":{"k":true}}"#));
-        assert_eq!(map("a:1}"), None);
+        assert_eq!(
+            map(text, &Value::Null).as_deref(),
+            Some(r#"{"city":"a \"b\" {","n":[1,"x"],"o":{"k":true}}"#)
+        );
+        assert_eq!(map("a:1}", &Value::Null), None);
     }
 
     #[test]

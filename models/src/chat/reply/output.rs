@@ -30,8 +30,14 @@ pub(super) struct Output {
     has_thought: bool,
     /// True if reasoning was made before.
     has_reasoning: bool,
-    /// The number of calls.
-    n_calls: usize,
+    /// The number of calls that were begun.
+    n_begun: usize,
+    /// The number of calls that are whole.
+    n_whole: usize,
+    /// The number of calls behind these that are complete, but not closed yet.
+    n_complete: usize,
+    /// True within a call.
+    is_calling: bool,
 }
 
 impl Output {
@@ -47,7 +53,10 @@ impl Output {
             reasoning_blank: String::new(),
             has_thought: false,
             has_reasoning: false,
-            n_calls: 0,
+            n_begun: 0,
+            n_whole: 0,
+            n_complete: 0,
+            is_calling: false,
         }
     }
 
@@ -56,9 +65,9 @@ impl Output {
         out.append(&mut self.deltas);
     }
 
-    /// Return the number of calls.
+    /// Return the number of calls, with those that are not closed yet.
     pub(super) fn n_calls(&self) -> usize {
-        self.n_calls
+        self.n_whole + self.n_complete + usize::from(self.is_calling)
     }
 
     /// Add content.
@@ -132,17 +141,38 @@ impl Output {
     pub(super) fn begin_call(&mut self, name: &str, id: Option<String>) {
         self.blank.clear();
         self.skips_blank = true;
-        self.deltas.push(Delta::ToolCallBegin { index: self.n_calls, id, name: name.to_string() });
-        self.n_calls += 1;
+        self.deltas.push(Delta::ToolCallBegin { index: self.n_begun, id, name: name.to_string() });
+        self.n_begun += 1;
+        self.is_calling = true;
     }
 
     /// Add arguments of the call that was begun last.
     pub(super) fn arguments(&mut self, more: &str) {
-        let index = self.n_calls.saturating_sub(1);
+        let index = self.n_begun.saturating_sub(1);
         match self.deltas.last_mut() {
             _ if more.is_empty() => {}
             Some(Delta::ToolCallArguments { index: last, text }) if *last == index => text.push_str(more),
             _ => self.deltas.push(Delta::ToolCallArguments { index, text: more.to_string() }),
+        }
+    }
+
+    /// End the call that was begun last, if it has not ended.
+    pub(super) fn complete_call(&mut self) {
+        self.n_complete += usize::from(take(&mut self.is_calling));
+    }
+
+    /// Make the complete calls whole.
+    pub(super) fn close_calls(&mut self) {
+        self.n_whole += take(&mut self.n_complete);
+    }
+
+    /// Give up the calls that are not whole. `is_cut` says that the text ended within a call that
+    /// was not begun here.
+    pub(super) fn cut_calls(&mut self, is_cut: bool) {
+        let n = take(&mut self.n_complete) + usize::from(take(&mut self.is_calling));
+        if n > 0 || is_cut {
+            self.skips_blank = false;
+            self.deltas.push(Delta::ToolCallsCut { n });
         }
     }
 

@@ -1,50 +1,85 @@
 //! The arguments of calls in a grammar, in the formats that do not write them as a JSON object.
 
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::grammar::{Writer, json, quoted};
-use super::syntax::{Elements, Tags};
-use super::tools::{Kind, Tool};
+use super::raw;
+use super::schema::{Alternative, Types, alternatives};
+use super::syntax::Tags;
+use super::tags::CDATA;
+use super::text_rules::{self, Condition};
+use super::tools::Tool;
+use super::write;
 use crate::chat::Value;
 
 /// The number of required parameters that may come in any order. There is a rule for each set.
 const MAX_PERMUTED: usize = 4;
 /// The depth of nested values that follow a schema in Gemma's notation.
 const MAX_DEPTH: u32 = 16;
+/// The most items of a list that are counted.
+const MAX_COUNTED: i64 = 1000;
 
 impl Writer<'_> {
     /// Return the symbols of parameters between tags.
     pub(super) fn tags(&mut self, tags: &Tags, tool: &Tool) -> String {
         let (mut required, mut optional) = (Vec::new(), Vec::new());
         for (name, schema) in tool.parameters() {
-            let tagged = self.tagged(tags, name, schema);
-            if tool.requires(name) { required.push(tagged) } else { optional.push(tagged) }
+            let tagged = self.tagged(tags, tool, Name::Known(name), schema);
+            let list = if tool.requires(name) { &mut required } else { &mut optional };
+            list.push(tagged);
         }
-        let more = tool.is_open().then(|| self.any_tagged(tags));
+        let more = tool.is_open().then(|| self.further_tagged(tags, tool));
         format!("SPACE? {}", self.arranged(required, optional, more))
     }
 
-    /// Return the symbols of a parameter between tags.
-    fn tagged(&mut self, tags: &Tags, name: &str, schema: &Value) -> String {
-        let is_text = Kind::of(Some(schema)) != Kind::Json;
-        let kind = if !tags.is_typed {
-            ""
-        } else if is_text {
-            " string=\"true\""
-        } else {
-            " string=\"false\""
-        };
-        let head = self.head(tags, &quoted(name), kind);
-        let line = if tags.own_lines { "\n" } else { "" };
-        let value = self.value(schema, tags.end, line);
-        self.rule("", &format!("{head} {value} SPACE?"))
+    /// Return the rule of any further parameter between tags.
+    fn further_tagged(&mut self, tags: &Tags, tool: &Tool) -> String {
+        let name = self.further_name(tool);
+        let any = Value::Map(Vec::new());
+        self.tagged(tags, tool, Name::Any(&name), tool.further().unwrap_or(&any))
+    }
+
+    /// Return the rule of a parameter between tags.
+    fn tagged(&mut self, tags: &Tags, tool: &Tool, name: Name<'_>, schema: &Value) -> String {
+        let found = alternatives(Some(schema));
+        let types = found.iter().fold(Types::NONE, |types, one| types | one.types());
+        let types = if tags.is_typed { Types::STRING } else { types };
+        let place = Place { tags, tool, name, types };
+        let (mut texts, mut others) = (Vec::new(), Vec::new());
+        for alternative in &found {
+            match alternative {
+                Alternative::Any if tags.is_typed => {
+                    texts.extend(self.raw_text(&place, &[]));
+                    others.push(self.raw_json(&place, "{}"));
+                }
+                Alternative::Any => texts.extend(self.raw_text(&place, &[])),
+                Alternative::Texts(list) => texts.extend(self.listed(&place, list)),
+                Alternative::Text(limits) => texts.extend(self.raw_text(&place, limits)),
+                Alternative::Other(types, schemas) => {
+                    others.push(self.raw_json(&place, &json(&joined(*types, schemas))));
+                }
+            }
+        }
+        let mut rules = Vec::new();
+        if !tags.is_typed {
+            texts.append(&mut others);
+        }
+        for (values, is_text) in [(texts, true), (others, false)] {
+            if !values.is_empty() {
+                let head = self.head(tags, &name.symbol(), tags.attribute(is_text));
+                rules.push(format!("{head} ({}) {}SPACE?", values.join(" | "), place.tail()));
+            }
+        }
+        // A value that no text can be is none that a grammar has.
+        let body = if rules.is_empty() { "/[^\\x00-\\x{10FFFF}]/".into() } else { rules.join(" | ") };
+        self.rule("", &body)
     }
 
     /// Return the symbols of the tag before a value, for the symbol of a name.
-    fn head(&self, tags: &Tags, name: &str, kind: &str) -> String {
-        let (begin, after) = (self.literal(tags.begin), format!("{}{kind}", tags.after_name));
+    fn head(&self, tags: &Tags, name: &str, attribute: &str) -> String {
+        let (begin, after) = (self.literal(tags.begin), format!("{}{attribute}", tags.after_name));
         let line = if tags.own_lines { " \"\\n\"" } else { "" };
         match tags.before_value {
             before if before.starts_with('<') => {
@@ -54,31 +89,24 @@ impl Writer<'_> {
         }
     }
 
-    /// Return the symbols of any parameter between tags.
-    fn any_tagged(&mut self, tags: &Tags) -> String {
-        let line = if tags.own_lines { "\n" } else { "" };
-        let text = self.text_before(&format!("{line}{}", tags.end));
-        let any = if tags.is_typed {
-            let (text_head, json_head) =
-                (self.head(tags, "NAME", " string=\"true\""), self.head(tags, "NAME", " string=\"false\""));
-            format!("{text_head} {text} SPACE? | {json_head} %json {{}} {} SPACE?", self.literal(tags.end))
-        } else {
-            format!("{} {text} SPACE?", self.head(tags, "NAME", ""))
-        };
-        self.rule("", &any)
+    /// Return the symbols of one of these strings and what stands behind it.
+    fn listed(&mut self, place: &Place<'_>, texts: &[String]) -> Option<String> {
+        let written: Vec<String> = texts.iter().filter_map(|text| place.written(text)).collect();
+        let texts: Vec<String> = written.iter().map(|text| quoted(text)).collect();
+        (!texts.is_empty()).then(|| format!("({}) {}", texts.join(" | "), self.literal(&place.behind())))
     }
 
-    /// Return the symbols of nested elements.
-    pub(super) fn elements(&mut self, elements: &Elements, tool: &Tool) -> String {
-        let space = elements.namespace;
-        let (mut required, mut optional) = (Vec::new(), Vec::new());
-        for (name, schema) in tool.parameters() {
-            let value = self.value(schema, &format!("{space}</{name}>"), "");
-            let element = format!("{} {value}", self.literal(&format!("{space}<{name}>")));
-            let element = self.rule("", &element);
-            if tool.requires(name) { required.push(element) } else { optional.push(element) }
-        }
-        self.arranged(required, optional, None)
+    /// Return the symbols of a JSON value and what stands behind it.
+    fn raw_json(&mut self, place: &Place<'_>, schema: &str) -> String {
+        format!("%json {schema} {}", self.literal(&place.behind()))
+    }
+
+    /// Return the symbols of a string without quotes that all `limits` allow, and what stands behind
+    /// it.
+    fn raw_text(&mut self, place: &Place<'_>, limits: &[Value]) -> Option<String> {
+        let mut conditions = text_rules::of_limits(limits);
+        conditions.extend(place.conditions(!conditions.is_empty()));
+        Some(self.text_with(&conditions, &place.behind()))
     }
 
     /// Return the symbols of parameters in any order; of many required ones in theirs. The others
@@ -111,59 +139,118 @@ impl Writer<'_> {
         rests.pop().unwrap_or_default()
     }
 
-    /// Return the symbols of a value and the marker behind it, on lines of its own if `line` is a
-    /// line break. Strings have no quotes.
-    fn value(&mut self, schema: &Value, end: &str, line: &str) -> String {
-        let end = format!("{line}{end}");
-        match (choices(schema), Kind::of(Some(schema))) {
-            (Some(choices), _) => format!("({choices}) {}", self.literal(&end)),
-            (None, Kind::Json) => format!("%json {} {}", json(schema), self.literal(&end)),
-            (None, _) => self.text_before(&end),
-        }
-    }
-
     /// Return the symbols of arguments as in Python, between brackets.
     pub(super) fn keywords(&mut self, tool: &Tool) -> String {
         let label = |name: &str| quoted(&format!("{name}="));
         let value = |_: &mut Self, schema: &Value| format!("%json {}", json(schema));
-        let more = tool.is_open().then(|| "NAME \"=\" %json {}".to_string());
+        let more = tool.is_open().then(|| {
+            let schema = tool.further().map_or_else(|| "{}".into(), json);
+            format!("{} \"=\" %json {schema}", self.further_name(tool))
+        });
         let entries = self.separated(tool, "\",\" SPACE?", &label, &value, more);
         format!("\"(\" {entries} \")\"")
     }
 
     /// Return the symbols of a map in Gemma's notation, within `depth` values.
     pub(super) fn map(&mut self, tool: &Tool, depth: u32) -> String {
-        let label = |name: &str| quoted(&format!("{name}:"));
+        let quote = self.quote;
+        let label = |name: &str| quoted(&format!("{}:", write::marked_key(name, quote)));
         let value = |writer: &mut Self, schema: &Value| writer.marked(schema, depth);
-        let more = tool.is_open().then(|| format!("NAME \":\" {}", self.any_marked()));
+        let more = tool.is_open().then(|| {
+            let name = self.further_name(tool);
+            let any = Value::Map(Vec::new());
+            let value = self.marked(tool.further().unwrap_or(&any), depth);
+            format!("{name} \":\" ({value})")
+        });
         let entries = self.separated(tool, "\",\"", &label, &value, more);
         format!("\"{{\" {entries} \"}}\"")
     }
 
     /// Return the symbols of a value in Gemma's notation, within `depth` others.
     fn marked(&mut self, schema: &Value, depth: u32) -> String {
-        let quote = self.literal(self.quote);
-        if let Some(choices) = choices(schema) {
-            return format!("{quote} ({choices}) {quote}");
-        }
-        let kind = schema.get("type").and_then(Value::as_str);
-        match (Kind::of(Some(schema)), kind) {
-            (Kind::Text, _) => format!("{quote} {}", self.text_before(self.quote)),
-            (_, Some("array")) if depth < MAX_DEPTH => {
-                let item = match schema.get("items") {
-                    Some(items) => self.marked(items, depth + 1),
-                    None => self.any_marked(),
-                };
-                let item = self.rule("", &item);
-                format!("\"[\" ({item} (\",\" {item})*)? \"]\"")
+        let mut choices = Vec::new();
+        for alternative in alternatives(Some(schema)) {
+            match alternative {
+                Alternative::Any => choices.push(self.any_marked()),
+                Alternative::Texts(texts) => {
+                    let (quote, mark) = (self.literal(self.quote), self.quote);
+                    let texts = texts.iter().filter(|text| !text.contains(mark)).map(|text| quoted(text));
+                    let texts: Vec<String> = texts.collect();
+                    if !texts.is_empty() {
+                        choices.push(format!("{quote} ({}) {quote}", texts.join(" | ")));
+                    }
+                }
+                Alternative::Text(limits) => {
+                    let mut conditions = text_rules::of_limits(&limits);
+                    conditions.push(Condition::without(self.quote));
+                    let text = self.text_with(&conditions, self.quote);
+                    choices.push(format!("{} {text}", self.literal(self.quote)));
+                }
+                Alternative::Other(types, schemas) => choices.extend(self.others(types, &schemas, depth)),
             }
-            (_, Some("object")) if depth < MAX_DEPTH => {
-                let object = Tool { name: String::new(), parameters: schema.clone() };
-                self.map(&object, depth + 1)
-            }
-            (_, Some("integer" | "number" | "boolean" | "null")) => format!("%json {}", json(schema)),
-            _ => self.any_marked(),
         }
+        if choices.is_empty() { self.any_marked() } else { format!("({})", choices.join(" | ")) }
+    }
+
+    /// Return the symbols of values in Gemma's notation that are no strings.
+    fn others(&mut self, types: Types, schemas: &[Value], depth: u32) -> Vec<String> {
+        let mut found = Vec::new();
+        let nested = types & (Types::LIST | Types::MAP);
+        let scalars = types.without(nested);
+        if let Some(listed) = schemas.iter().find_map(|schema| schema.get("enum")).and_then(Value::as_list) {
+            let written = listed.iter().filter_map(|value| write::marked(value, self.quote));
+            return written.map(|text| self.literal(&text)).collect();
+        }
+        if scalars != Types::NONE {
+            found.push(format!("%json {}", json(&joined(scalars, schemas))));
+        }
+        let first = |key: &str| schemas.iter().find_map(|schema| schema.get(key));
+        if nested.meet(Types::LIST) {
+            found.push(match depth < MAX_DEPTH {
+                true => self.list(&joined(Types::LIST, schemas), first("items"), depth),
+                false => self.any_list(),
+            });
+        }
+        if nested.meet(Types::MAP) {
+            let object = Tool { name: String::new(), parameters: joined(Types::MAP, schemas) };
+            let shapes = object.variants();
+            found.extend(shapes.iter().filter(|_| depth < MAX_DEPTH).map(|shape| self.map(shape, depth + 1)));
+        }
+        found
+    }
+
+    /// Return the symbols of a list in Gemma's notation.
+    fn list(&mut self, schema: &Value, items: Option<&Value>, depth: u32) -> String {
+        let bound = |key: &str| match schema.get(key) {
+            Some(Value::Int(n)) => Some(*n),
+            _ => None,
+        };
+        if let Some(tuple) = schema.get("prefixItems").and_then(Value::as_list) {
+            let items: Vec<String> = tuple.iter().map(|item| self.marked(item, depth + 1)).collect();
+            return format!("\"[\" {} \"]\"", items.join(" \",\" "));
+        }
+        let item = match items {
+            Some(items) => self.marked(items, depth + 1),
+            None => self.any_marked(),
+        };
+        let item = self.rule("", &item);
+        let least = bound("minItems").unwrap_or(0).clamp(0, MAX_COUNTED);
+        let most = bound("maxItems").filter(|most| *most <= MAX_COUNTED);
+        let more = match (least.max(1) - 1, most.map(|most| most - 1)) {
+            (_, Some(most)) if most < 0 => return "\"[\" \"]\"".into(),
+            (_, Some(0)) => String::new(),
+            (least, Some(most)) => format!(" (\",\" {item}){{{least},{most}}}"),
+            (0, None) => format!(" (\",\" {item})*"),
+            (least, None) => format!(" (\",\" {item}){{{least},}}"),
+        };
+        let optional = if least == 0 { "?" } else { "" };
+        format!("\"[\" ({item}{more}){optional} \"]\"")
+    }
+
+    /// Return the symbols of any list in Gemma's notation.
+    fn any_list(&mut self) -> String {
+        let any = self.any_marked();
+        format!("\"[\" ({any} (\",\" {any})*)? \"]\"")
     }
 
     /// Return the rule of any value in Gemma's notation.
@@ -173,12 +260,21 @@ impl Writer<'_> {
         }
         let name = self.name();
         self.marked = Some(name.clone());
-        let text = format!("{} {}", self.literal(self.quote), self.text_before(self.quote));
+        let text = self.text_with(&[Condition::without(self.quote)], self.quote);
+        let text = format!("{} {text}", self.literal(self.quote));
         let plain = "%json {\"type\": [\"number\", \"boolean\", \"null\"]}";
         let list = format!("\"[\" ({name} (\",\" {name})*)? \"]\"");
         let map = format!("\"{{\" (NAME \":\" {name} (\",\" NAME \":\" {name})*)? \"}}\"");
         self.define(&name, "", &format!("{text} | {plain} | {list} | {map}"));
         name
+    }
+
+    /// Return the symbol of a name that the schema of a tool does not have.
+    fn further_name(&mut self, tool: &Tool) -> String {
+        let mut conditions: Vec<Condition> =
+            tool.parameters().map(|(name, _)| Condition::not(name)).collect();
+        conditions.extend(tool.patterns().filter_map(Condition::not_matching));
+        if conditions.is_empty() { "NAME".into() } else { self.terminal(text_rules::NAME, &conditions) }
     }
 
     /// Return the symbols of parameters in the order of the schema with separators, each behind
@@ -195,7 +291,7 @@ impl Writer<'_> {
         // From the last parameter to the first: the rest of the list behind another parameter, and
         // the rest that begins the list.
         let (mut behind, mut first) = match more {
-            None => ("\"\"".to_string(), "\"\"".to_string()),
+            None => ("\"\"".into(), "\"\"".into()),
             Some(more) => (format!("({separator} {more})*"), format!("({more} ({separator} {more})*)?")),
         };
         let parameters: Vec<(&str, &Value)> = tool.parameters().collect();
@@ -213,13 +309,109 @@ impl Writer<'_> {
     }
 }
 
-/// Return the texts that a schema of strings lists, as symbols.
-fn choices(schema: &Value) -> Option<String> {
-    let listed = match (schema.get("enum").and_then(Value::as_list), schema.get("const")) {
-        (Some(list), _) => list,
-        (None, Some(only)) => core::slice::from_ref(only),
-        (None, None) => return None,
+/// The name of a parameter.
+#[derive(Clone, Copy)]
+enum Name<'n> {
+    /// One of the schema.
+    Known(&'n str),
+    /// Any other, which this symbol stands for.
+    Any(&'n str),
+}
+
+impl Name<'_> {
+    /// Return the symbol of the name.
+    fn symbol(self) -> String {
+        match self {
+            Self::Known(name) => quoted(name),
+            Self::Any(symbol) => symbol.into(),
+        }
+    }
+}
+
+/// A place between tags, where a value stands without quotes.
+struct Place<'p> {
+    tags: &'p Tags,
+    tool: &'p Tool,
+    name: Name<'p>,
+    /// The types that a text there may mean.
+    types: Types,
+}
+
+impl Place<'_> {
+    /// Return the text behind the value. The name of any parameter is not in it.
+    fn behind(&self) -> String {
+        let end = match self.name {
+            Name::Known(name) => self.tags.end_of(name),
+            Name::Any(_) => self.tags.end.into(),
+        };
+        format!("{}{end}", if self.tags.own_lines { "\n" } else { "" })
+    }
+
+    /// Return the symbols behind that text: the name of any parameter, where tags have names.
+    fn tail(&self) -> String {
+        match self.name {
+            Name::Any(symbol) if !self.tags.namespace.is_empty() => format!("{symbol} \">\" "),
+            _ => String::new(),
+        }
+    }
+
+    /// Return the text of a string, unless it would be read otherwise.
+    fn written(&self, text: &str) -> Option<String> {
+        let mut written = String::new();
+        raw::write(text, self.types, &mut written);
+        let is_free = self.tags.ends(self.tool).iter().all(|stop| !written.contains(stop));
+        (is_free && !(self.tags.has_cdata && written.starts_with(CDATA))).then_some(written)
+    }
+
+    /// Return the conditions of a string without quotes. `is_limited` says that the schema has
+    /// others, which a string in quotes might miss.
+    fn conditions(&self, is_limited: bool) -> Vec<Condition> {
+        let mut conditions: Vec<Condition> =
+            self.tags.ends(self.tool).iter().map(|stop| Condition::without(stop)).collect();
+        if self.tags.has_cdata {
+            conditions.push(Condition::not_beginning(CDATA));
+        }
+        if self.types != Types::ALL {
+            conditions.extend(Condition::no_other(self.types, is_limited));
+        }
+        conditions
+    }
+}
+
+/// Return one schema of values of these types that all `schemas` allow.
+fn joined(types: Types, schemas: &[Value]) -> Value {
+    let mut names = types.names();
+    let kind = match (names.len(), names.pop()) {
+        (1, Some(only)) => only,
+        (_, last) => Value::List(names.into_iter().chain(last).collect()),
     };
-    let texts: Option<Vec<String>> = listed.iter().map(|value| value.as_str().map(quoted)).collect();
-    texts.filter(|texts| !texts.is_empty()).map(|texts| texts.join(" | "))
+    let typed = |schema: &Value| match schema {
+        // Integers are numbers.
+        Value::Map(entries) if entries.iter().any(|(key, _)| key == "enum") => schema.clone(),
+        Value::Map(entries) if types == Types::NUMBER && schema.get("type").is_some_and(is_integer) => {
+            let rest = entries.iter().filter(|(key, _)| key != "type").cloned();
+            Value::Map(core::iter::once(("type".into(), "integer".into())).chain(rest).collect())
+        }
+        Value::Map(entries) => {
+            let rest = entries.iter().filter(|(key, _)| key != "type").cloned();
+            Value::Map(core::iter::once(("type".into(), kind.clone())).chain(rest).collect())
+        }
+        other => other.clone(),
+    };
+    match schemas {
+        [] => Value::map([("type", kind)]),
+        [only] => typed(only),
+        several => Value::map([("allOf", Value::List(several.iter().map(typed).collect()))]),
+    }
+}
+
+/// Return true if numbers of a type have to be integers.
+fn is_integer(kind: &Value) -> bool {
+    let is = |kind: &Value, name: &str| kind.as_str() == Some(name);
+    match kind.as_list() {
+        Some(kinds) => {
+            kinds.iter().any(|kind| is(kind, "integer")) && !kinds.iter().any(|kind| is(kind, "number"))
+        }
+        None => is(kind, "integer"),
+    }
 }

@@ -18,8 +18,8 @@ pub(super) struct PythonCalls {
     name: String,
     /// The search for the end of the arguments.
     balance: Balance,
-    /// The offset up to which the text is in calls that were made.
-    pub(super) accounted: usize,
+    /// The offset behind the last call that is complete.
+    pub(super) complete: usize,
 }
 
 /// A position in the list.
@@ -40,7 +40,7 @@ enum Place {
 impl PythonCalls {
     /// Make a reader that begins before the list.
     pub(super) fn new() -> Self {
-        Self { place: Place::Start, start: 0, name: String::new(), balance: Balance::new(), accounted: 0 }
+        Self { place: Place::Start, start: 0, name: String::new(), balance: Balance::new(), complete: 0 }
     }
 
     /// Read as far as there is text.
@@ -63,7 +63,8 @@ impl PythonCalls {
                 };
                 output.begin_call(&self.name, None);
                 output.arguments(&arguments);
-                (self.accounted, self.place) = (cursor.at, Place::AfterCall);
+                output.complete_call();
+                (self.complete, self.place) = (cursor.at, Place::AfterCall);
             }
             cursor.skip_space();
             let Some(c) = cursor.peek() else {
@@ -88,7 +89,6 @@ impl PythonCalls {
                 }
                 (Place::AfterCall, ']') => {
                     cursor.skip();
-                    self.accounted = cursor.at;
                     return Step::Done;
                 }
                 _ => return Step::Failed,

@@ -1,7 +1,11 @@
 //! The description of a format: how calls and reasoning are written.
 //!
 //! All formats are data. A call is a sequence of [`Part`]s, optionally one of several in a section
-//! between two markers.
+//! between two markers. The reader (`calls.rs`), the grammar (`grammar.rs`) and the writer
+//! (`write.rs`) follow from it.
+
+use alloc::format;
+use alloc::string::String;
 
 /// A way of writing calls.
 #[derive(Debug)]
@@ -35,8 +39,10 @@ pub(super) struct CallSyntax {
 pub(super) struct Section {
     /// The marker before the first call.
     pub(super) begin: &'static str,
-    /// The marker behind the last call, which models sometimes leave out.
+    /// The marker behind the last call. Where a call has an end of its own, models may leave it out.
     pub(super) end: &'static str,
+    /// True if the end is a token that ends the answer, so that the text lacks it.
+    pub(super) ends_answer: bool,
 }
 
 /// A part of a call. White space between parts is skipped.
@@ -46,7 +52,7 @@ pub(super) enum Part {
     Literal(&'static str),
     /// A text that may stand there.
     Optional(&'static str),
-    /// The end of the call. It may be missing at the end of a section or of the text.
+    /// The end of the call. It may be missing before the end of a section and before another call.
     Close(&'static str),
     /// The identifier of the call, behind a marker that is missing if there is none.
     Id(&'static str),
@@ -68,8 +74,6 @@ pub(super) enum Part {
     Map(&'static str),
     /// Parameters between tags.
     Tags(&'static Tags),
-    /// Elements with the names of parameters, nested as their values are.
-    Elements(&'static Elements),
 }
 
 /// The tags around a parameter.
@@ -81,21 +85,33 @@ pub(super) struct Tags {
     pub(super) after_name: &'static str,
     /// The text before a value; attributes may stand before it. Empty if none.
     pub(super) before_value: &'static str,
-    /// The text behind a value.
+    /// The text behind a value; with a `namespace`, the text before the name in the tag there.
     pub(super) end: &'static str,
     /// True if a value stands on lines of its own.
     pub(super) own_lines: bool,
     /// True if an attribute says whether the value is a string.
     pub(super) is_typed: bool,
+    /// True if a value may stand in a section in which tags mean nothing.
+    pub(super) has_cdata: bool,
+    /// The text before every tag, where tags have the names of parameters, and values may be nested
+    /// tags. Empty if values have none.
+    pub(super) namespace: &'static str,
 }
 
-/// The marks of nested elements.
-#[derive(Debug)]
-pub(super) struct Elements {
-    /// The text before every tag.
-    pub(super) namespace: &'static str,
-    /// The tag behind the last parameter.
-    pub(super) end: &'static str,
+impl Tags {
+    /// Return the text behind the value of the parameter `name`.
+    pub(super) fn end_of(&self, name: &str) -> String {
+        if self.namespace.is_empty() { self.end.into() } else { format!("{}{name}>", self.end) }
+    }
+
+    /// Return the attribute of a value that is a string or another value.
+    pub(super) fn attribute(&self, is_text: bool) -> &'static str {
+        match (self.is_typed, is_text) {
+            (false, _) => "",
+            (true, true) => " string=\"true\"",
+            (true, false) => " string=\"false\"",
+        }
+    }
 }
 
 /// The effect of a call's marker within reasoning.
@@ -147,6 +163,12 @@ impl CallSyntax {
         }
     }
 
+    /// Return true if the calls of a section are JSON or Python, which the end of the section closes.
+    pub(super) fn is_unit(&self) -> bool {
+        let has_end = self.section.as_ref().is_some_and(|section| !section.ends_answer);
+        has_end && matches!(self.call, [Part::Json | Part::JsonOrPython])
+    }
+
     /// Return true if an identifier may stand behind the arguments.
     pub(super) fn has_late_id(&self) -> bool {
         matches!(self.keys, Keys::Named(_, _, Identifier::Behind(_)))
@@ -162,7 +184,6 @@ impl Part {
             }
             Self::Tags(tags) => [tags.begin, tags.after_name, tags.before_value, tags.end],
             Self::Map(quote) => [*quote, "", "", ""],
-            Self::Elements(elements) => [elements.namespace, elements.end, "", ""],
             _ => [""; 4],
         };
         // Only texts with a name of their own can be control tokens.

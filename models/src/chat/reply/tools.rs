@@ -1,9 +1,18 @@
 //! The tools that were offered to the model.
 
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::chat::Value;
+
+/// The longest name of a tool or parameter, and the longest identifier of a call, in bytes.
+pub(super) const MAX_NAME: usize = 256;
+/// The depth of unions within each other in which properties are looked for.
+const MAX_DEPTH: u32 = 8;
+
+/// The most shapes that the arguments of a tool may have.
+const MAX_SHAPES: usize = 16;
 
 /// The names of tools, and the schemas of their parameters.
 #[derive(Clone, Debug, Default)]
@@ -25,17 +34,6 @@ pub(super) struct Tool {
     pub(super) name: String,
     /// The JSON schema of the arguments, or null.
     pub(super) parameters: Value,
-}
-
-/// The kind of a parameter's values, where a format writes strings without quotes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// A string, whatever it looks like.
-    Text,
-    /// Another JSON value.
-    Json,
-    /// The schema does not say.
-    Unknown,
 }
 
 impl Tools {
@@ -70,7 +68,17 @@ impl Tools {
 impl Tool {
     /// Return the names and schemas of the parameters.
     pub(super) fn parameters(&self) -> impl Iterator<Item = (&str, &Value)> {
-        let entries = match self.parameters.get("properties") {
+        self.named_schemas("properties")
+    }
+
+    /// Return the patterns of the names of further parameters.
+    pub(super) fn patterns(&self) -> impl Iterator<Item = &str> {
+        self.named_schemas("patternProperties").map(|(pattern, _)| pattern)
+    }
+
+    /// Return the entries of a keyword that is a map of schemas.
+    fn named_schemas(&self, keyword: &str) -> impl Iterator<Item = (&str, &Value)> {
+        let entries = match self.parameters.get(keyword) {
             Some(Value::Map(entries)) => entries.as_slice(),
             _ => &[],
         };
@@ -90,10 +98,26 @@ impl Tool {
             return false;
         };
         let has = |key: &str| entries.iter().any(|(name, _)| name == key);
-        match self.parameters.get("additionalProperties") {
-            _ if ["anyOf", "oneOf", "allOf", "patternProperties"].into_iter().any(has) => true,
+        match self.further() {
             Some(further) => *further != Value::Bool(false),
-            None => !entries.is_empty() && !has("properties"),
+            None => !entries.is_empty() && !has("properties") && !has("patternProperties"),
+        }
+    }
+
+    /// Return the schema of the values of further parameters, if there is one.
+    pub(super) fn further(&self) -> Option<&Value> {
+        self.parameters.get("additionalProperties")
+    }
+
+    /// Return the shapes that the arguments may have: an object schema without parts and
+    /// alternatives for each way to choose among these. If there are too many, the only one is an
+    /// object with any further parameters.
+    pub(super) fn variants(&self) -> Vec<Self> {
+        let tool = |parameters| Self { name: self.name.clone(), parameters };
+        let shapes = shapes(&self.parameters, 0).filter(|shapes| shapes.len() <= MAX_SHAPES);
+        match shapes {
+            Some(shapes) => shapes.into_iter().map(tool).collect(),
+            None => Vec::from([tool(Value::map([("additionalProperties", Value::Bool(true))]))]),
         }
     }
 
@@ -109,76 +133,107 @@ impl Tool {
         }
     }
 
-    /// Return the schema of a parameter.
-    pub(super) fn parameter(&self, name: &str) -> Option<&Value> {
-        self.parameters.get("properties")?.get(name)
+    /// Return the schema of the values of a parameter.
+    pub(super) fn value_schema(&self, name: &str) -> Option<&Value> {
+        property(Some(&self.parameters), name)
     }
 }
 
-impl Kind {
-    /// Return the kind of the values that `schema` allows. A union with a string is a string, as
-    /// everything can be one.
-    pub(super) fn of(schema: Option<&Value>) -> Self {
-        Self::within(schema, 0)
+/// Return the schemas of objects that `schema` allows, one for each choice among its alternatives;
+/// `None` if there are too many or they are nested too deeply.
+fn shapes(schema: &Value, depth: u32) -> Option<Vec<Value>> {
+    let Value::Map(entries) = schema else { return Some(Vec::from([schema.clone()])) };
+    if depth >= MAX_DEPTH {
+        return None;
     }
-
-    /// Return the kind of the values that `schema` allows, within `depth` unions.
-    fn within(schema: Option<&Value>, depth: u32) -> Self {
-        let Some(schema) = schema.filter(|_| depth < 8) else {
-            return Self::Unknown;
-        };
-        let named = |name: &Value| if name.as_str() == Some("string") { Self::Text } else { Self::Json };
-        let literal = |value: &Value| if value.as_str().is_some() { Self::Text } else { Self::Json };
-        let list = |key: &str| schema.get(key).and_then(Value::as_list);
-        if let Some(kind) = schema.get("type") {
-            return match kind.as_list() {
-                Some(kinds) => Self::union(kinds.iter().map(named)),
-                None => named(kind),
-            };
+    let is_union = |key: &str| ["allOf", "anyOf", "oneOf"].contains(&key);
+    let own = entries.iter().filter(|(key, _)| !is_union(key)).cloned();
+    let mut found = Vec::from([Value::Map(own.collect())]);
+    let list = |key: &str| schema.get(key).and_then(Value::as_list).unwrap_or(&[]);
+    let parts = list("allOf").iter().map(core::slice::from_ref);
+    for choices in parts.chain([list("anyOf"), list("oneOf")]).filter(|choices| !choices.is_empty()) {
+        let mut next = Vec::new();
+        for choice in choices {
+            for shape in shapes(choice, depth + 1)? {
+                next.extend(found.iter().map(|own| merged(own, &shape)));
+                if next.len() > MAX_SHAPES {
+                    return None;
+                }
+            }
         }
-        if let Some(values) = list("enum") {
-            return Self::union(values.iter().map(literal));
-        }
-        if let Some(value) = schema.get("const") {
-            return literal(value);
-        }
-        let kinds = |schemas: &'_ [Value]| -> Vec<Self> {
-            schemas.iter().map(|schema| Self::within(Some(schema), depth + 1)).collect()
-        };
-        if let Some(choices) = list("anyOf").or_else(|| list("oneOf")) {
-            return Self::union(kinds(choices).into_iter());
-        }
-        // All parts have to hold, so the first that says something says it.
-        let parts = kinds(list("allOf").unwrap_or(&[]));
-        parts.into_iter().find(|kind| *kind != Self::Unknown).unwrap_or(Self::Unknown)
+        found = next;
     }
-
-    /// Return the kind of a union.
-    fn union(kinds: impl Iterator<Item = Self>) -> Self {
-        kinds.fold(Self::Unknown, |kind, next| match (kind, next) {
-            (Self::Text, _) | (_, Self::Text) => Self::Text,
-            (Self::Unknown, next) => next,
-            (kind, _) => kind,
-        })
-    }
+    Some(found)
 }
 
-/// Return the JSON text of a value that was written without quotes: `text` itself if it is a JSON
-/// value other than a string, what it means in Python if it has to be such a value, a string
-/// otherwise.
-pub(super) fn write_value(text: &str, kind: Kind, out: &mut String) {
-    let bare = text.trim();
-    let is_json = match kind {
-        Kind::Text => false,
-        Kind::Json => Value::from_json(bare).is_ok(),
-        // A quoted string may be meant with its quotes, anything else is what it looks like.
-        Kind::Unknown => Value::from_json(bare).is_ok_and(|value| value.as_str().is_none()),
+/// Return the schema of objects that two schemas without alternatives describe together.
+fn merged(own: &Value, other: &Value) -> Value {
+    let (Value::Map(own), Value::Map(other)) = (own, other) else { return own.clone() };
+    let mut found = own.clone();
+    for (key, value) in other {
+        let Some((_, known)) = found.iter_mut().find(|(known, _)| known == key) else {
+            found.push((key.clone(), value.clone()));
+            continue;
+        };
+        match (known, value) {
+            (Value::List(known), Value::List(more)) if key == "required" => {
+                known.extend(more.iter().cloned())
+            }
+            (Value::Map(known), Value::Map(more)) if key == "properties" => {
+                for (name, schema) in more {
+                    match known.iter_mut().find(|(other, _)| other == name) {
+                        Some((_, both)) if both != schema => {
+                            let parts = Vec::from([both.clone(), schema.clone()]);
+                            *both = Value::map([("allOf", Value::List(parts))]);
+                        }
+                        Some(_) => {}
+                        None => known.push((name.clone(), schema.clone())),
+                    }
+                }
+            }
+            (known, value) if key == "additionalProperties" && *value == Value::Bool(false) => {
+                *known = value.clone();
+            }
+            _ => {}
+        }
+    }
+    Value::Map(found)
+}
+
+/// Return the schema of a property: its own, of any part or alternative that has it, or that of
+/// further properties.
+pub(super) fn property<'s>(schema: Option<&'s Value>, name: &str) -> Option<&'s Value> {
+    named(schema, name, 0).or_else(|| schema?.get("additionalProperties"))
+}
+
+/// Return the schema of a property that a schema names, within `depth` unions.
+fn named<'s>(schema: Option<&'s Value>, name: &str, depth: u32) -> Option<&'s Value> {
+    let schema = schema.filter(|_| depth < MAX_DEPTH)?;
+    let own = schema.get("properties").and_then(|properties| properties.get(name));
+    own.or_else(|| choices(schema).find_map(|choice| named(Some(choice), name, depth + 1)))
+}
+
+/// Return the schema of the items of a list, of any part or alternative that has items, within
+/// `depth` unions.
+pub(super) fn item(schema: Option<&Value>, depth: u32) -> Option<&Value> {
+    let schema = schema.filter(|_| depth < MAX_DEPTH)?;
+    schema.get("items").or_else(|| choices(schema).find_map(|choice| item(Some(choice), depth + 1)))
+}
+
+/// Return the names of the properties that a schema has, in any part or alternative within `depth`
+/// unions.
+pub(super) fn names(schema: Option<&Value>, depth: u32) -> Box<dyn Iterator<Item = &str> + '_> {
+    let Some(schema) = schema.filter(|_| depth < MAX_DEPTH) else { return Box::new(core::iter::empty()) };
+    let own = match schema.get("properties") {
+        Some(Value::Map(entries)) => entries.as_slice(),
+        _ => &[],
     };
-    if is_json {
-        return out.push_str(bare);
-    }
-    match super::literal::value(bare).filter(|_| kind == Kind::Json) {
-        Some(value) => out.push_str(&value),
-        None => super::scanner::write_text(text, out),
-    }
+    let inner = choices(schema).flat_map(move |choice| names(Some(choice), depth + 1));
+    Box::new(own.iter().map(|(name, _)| name.as_str()).chain(inner))
+}
+
+/// Return the parts and alternatives of a schema.
+fn choices(schema: &Value) -> impl Iterator<Item = &Value> {
+    let list = |key: &str| schema.get(key).and_then(Value::as_list).unwrap_or(&[]).iter();
+    list("allOf").chain(list("anyOf")).chain(list("oneOf"))
 }

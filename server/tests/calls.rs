@@ -1,0 +1,214 @@
+//! Calls of tools on all interfaces: a call that was cut is none, and a call that comes back is
+//! written as the model wrote it.
+
+mod running;
+
+use self::running::Running;
+use serde_json::{Value, json};
+
+/// Small templates of formats in which calls end in different ways.
+const TEMPLATES: [(&str, &str); 5] = [
+    ("hermes", "<tool_call>{{ c.function | tojson }}</tool_call>"),
+    (
+        "qwen3-coder",
+        "<tool_call><function={{ c.function.name }}><parameter=path></parameter></function></tool_call>",
+    ),
+    ("glm-4.5", "<tool_call>{{ c.function.name }}<arg_key>path</arg_key><arg_value></arg_value></tool_call>"),
+    ("gemma-4", "<|tool_call>call:{{ c.function.name }}{path:<|\"|><|\"|>}<tool_call|>"),
+    ("mistral-nemo", "[TOOL_CALLS][{{ c.function | tojson }}]"),
+];
+
+/// Return a template that writes calls so.
+fn template(call: &str) -> String {
+    format!(
+        "{{% for m in messages %}}{{{{ m.content }}}}{{% for c in m.tool_calls %}}{call}{{% endfor %}}\
+         {{% endfor %}}{{% for t in tools %}}{{{{ t | tojson }}}}{{% endfor %}}"
+    )
+}
+
+/// Return the parameters of a tool that must not be called by half.
+fn parameters() -> Value {
+    json!({
+        "type": "object",
+        "properties": {"path": {"type": "string", "enum": ["/a/long/path/to/something"]}, "recursive": {"type": "boolean"}},
+        "required": ["path", "recursive"],
+        "additionalProperties": false,
+    })
+}
+
+/// Return the body of a request that has to call a tool, and its path.
+fn request(interface: &str, limit: usize, stop: Option<&str>) -> (&'static str, Value) {
+    let user = json!([{"role": "user", "content": "Once upon a time"}]);
+    let stop = |name: &str, body: &mut Value| {
+        if let Some(stop) = stop {
+            body[name] = json!([stop]);
+        }
+    };
+    match interface {
+        "chat" => {
+            let tool =
+                json!({"type": "function", "function": {"name": "delete", "parameters": parameters()}});
+            let mut body = json!({
+                "messages": user, "tools": [tool], "tool_choice": "required", "max_tokens": limit,
+                "temperature": 0, "parallel_tool_calls": false,
+            });
+            stop("stop", &mut body);
+            ("/v1/chat/completions", body)
+        }
+        "anthropic" => {
+            let mut body = json!({
+                "messages": user, "tools": [{"name": "delete", "input_schema": parameters()}],
+                "tool_choice": {"type": "any", "disable_parallel_tool_use": true}, "max_tokens": limit, "temperature": 0,
+            });
+            stop("stop_sequences", &mut body);
+            ("/v1/messages", body)
+        }
+        _ => {
+            let tool = json!({"type": "function", "name": "delete", "parameters": parameters()});
+            let mut body = json!({
+                "input": "Once upon a time", "tools": [tool], "tool_choice": "required",
+                "max_output_tokens": limit, "temperature": 0, "parallel_tool_calls": false,
+            });
+            stop("stop", &mut body);
+            ("/v1/responses", body)
+        }
+    }
+}
+
+/// Return the calls of an answer, and true if it says that it is whole.
+fn calls(interface: &str, answer: &Value) -> (Vec<Value>, bool) {
+    let parsed = |text: &Value| serde_json::from_str(text.as_str().unwrap()).unwrap();
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    match interface {
+        "chat" => {
+            let choice = &answer["choices"][0];
+            let calls = list(&choice["message"]["tool_calls"]);
+            let calls = calls.iter().map(|call| parsed(&call["function"]["arguments"]));
+            (calls.collect(), choice["finish_reason"] == "tool_calls")
+        }
+        "anthropic" => {
+            let blocks = list(&answer["content"]);
+            let calls = blocks.iter().filter(|block| block["type"] == "tool_use");
+            (calls.map(|block| block["input"].clone()).collect(), answer["stop_reason"] == "tool_use")
+        }
+        _ => {
+            let items = list(&answer["output"]);
+            let calls = items.iter().filter(|item| item["type"] == "function_call");
+            let is_whole = answer["status"] == "completed";
+            (calls.map(|item| parsed(&item["arguments"])).collect(), is_whole)
+        }
+    }
+}
+
+#[test]
+fn a_call_is_whole_or_no_call() {
+    for (name, call) in TEMPLATES {
+        let server = Running::start(backstitch_demo::GGUF, Some(&template(call)));
+        for interface in ["chat", "anthropic", "responses"] {
+            let ask = |limit: usize, stop: Option<&str>| {
+                let (path, body) = request(interface, limit, stop);
+                server.post(path, &body)
+            };
+            let whole = ask(400, None);
+            let (found, is_whole) = calls(interface, &whole);
+            assert!(found.len() == 1 && is_whole, "{name}: {whole}");
+            for limit in (1..80).step_by(3) {
+                let answer = ask(limit, None);
+                let (cut, is_whole) = calls(interface, &answer);
+                assert!(
+                    cut.is_empty() && !is_whole || cut == found,
+                    "{name}, {interface}, {limit}: {answer}"
+                );
+            }
+            for stop in ["path", "long", "something", "recurs", "true", "false", "}", ">", "<"] {
+                let answer = ask(400, Some(stop));
+                let (cut, _) = calls(interface, &answer);
+                assert!(cut.is_empty() || cut == found, "{name}, {interface}, {stop:?}: {answer}");
+                assert!(!cut.is_empty() || !answer.to_string().contains("tool_use"), "{answer}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stream_says_that_its_call_was_cut() {
+    for (name, call) in TEMPLATES {
+        let server = Running::start(backstitch_demo::GGUF, Some(&template(call)));
+        for (interface, whole, cut) in [
+            ("chat", "\"finish_reason\":\"tool_calls\"", "\"finish_reason\":\"length\""),
+            ("anthropic", "\"stop_reason\":\"tool_use\"", "\"stop_reason\":\"max_tokens\""),
+            ("responses", "\"status\":\"completed\",\"store\"", "\"status\":\"incomplete\",\"store\""),
+        ] {
+            for stop in [None, Some("something")] {
+                let (path, mut body) = request(interface, 400, stop);
+                body["stream"] = true.into();
+                let (status, text) = server.send_text("POST", path, &body);
+                let has_begun = text.contains("\"delete\"") && text.contains("long");
+                assert_eq!(status, 200);
+                match stop {
+                    None => assert!(text.contains(whole), "{name}, {interface}: {text}"),
+                    Some(_) => assert!(
+                        !text.contains(whole) && (!has_begun || text.contains(cut)),
+                        "{name}, {interface}: {text}"
+                    ),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_call_that_comes_back_is_not_evaluated_again() {
+    // These write calls in another way than the model is likely to.
+    let spaced = [
+        (
+            "hermes",
+            "<tool_call>\n\n{\"name\":  \"{{ c.function.name }}\", \"arguments\":   {{ c.function.arguments | tojson }} }\n\n</tool_call>",
+        ),
+        (
+            "qwen3-coder",
+            "<tool_call>\n\n<function={{ c.function.name }}>\n\n{% for k, v in c.function.arguments.items() %}<parameter={{ k }}>\n{{ v }}\n</parameter>\n\n{% endfor %}</function>\n\n</tool_call>",
+        ),
+    ];
+    for (name, call) in spaced {
+        let server = Running::start(backstitch_demo::GGUF, Some(&template(call)));
+        let (path, mut body) = request("chat", 400, None);
+        let answer = server.post(path, &body);
+        let message = answer["choices"][0]["message"].clone();
+        let n_first = answer["usage"]["total_tokens"].as_u64().unwrap();
+        // The tools stand behind the messages in these templates.
+        let id = message["tool_calls"][0]["id"].clone();
+        let result = json!({"role": "tool", "tool_call_id": id, "content": "done"});
+        let messages = body["messages"].as_array_mut().unwrap();
+        messages.extend([message, result]);
+        let again = server.post(path, &body);
+        let reused = again["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
+        assert!(reused + 2 >= n_first, "{name}: {reused} of {n_first}: {answer} {again}");
+        // A call that the client changed is written as the template writes it.
+        body["messages"][1]["tool_calls"][0]["function"]["arguments"] = "{\"path\":\"/\"}".into();
+        let changed = server.post(path, &body);
+        let reused = changed["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
+        assert!(reused < n_first, "{name}: {reused}");
+    }
+}
+
+#[test]
+fn names_that_calls_cannot_have_are_refused() {
+    for (name, call) in TEMPLATES {
+        let server = Running::start(backstitch_demo::GGUF, Some(&template(call)));
+        for tool in ["", "a b", "x@y", "[z]", "\"q\"", "🙂"] {
+            let (path, mut body) = request("chat", 400, None);
+            body["tools"][0]["function"]["name"] = tool.into();
+            let (status, answer) = server.send("POST", path, &body);
+            let message = answer["error"]["message"].as_str().unwrap_or_default();
+            let is_json = ["hermes", "mistral-nemo"].contains(&name) && !tool.is_empty();
+            if !is_json {
+                assert_eq!(status, 400, "{name}, {tool:?}: {answer}");
+                assert!(message.contains("tools[0]"), "{answer}");
+            } else {
+                let (found, _) = calls("chat", &answer);
+                assert_eq!((status, found.len()), (200, 1), "{name}, {tool:?}: {answer}");
+            }
+        }
+    }
+}
