@@ -61,10 +61,10 @@ fn calls_in_every_format_match_their_grammar() -> Result<(), Box<dyn Error>> {
 }
 
 /// The first of the control tokens of a vocabulary, behind the usual ones.
-const FIRST: u32 = 3;
+pub const FIRST: u32 = 3;
 
 /// Return a vocabulary of control tokens and all bytes.
-fn with_control(control: &[&str]) -> Result<Vocab, Box<dyn Error>> {
+pub fn with_control(control: &[&str]) -> Result<Vocab, Box<dyn Error>> {
     let bytes: Vec<String> = (0..=255).map(|byte| format!("<0x{byte:02X}>")).collect();
     let tokens: Vec<&str> =
         [&["<unk>", "<s>", "</s>"], control].concat().into_iter().chain(bytes.iter().map(|b| &**b)).collect();

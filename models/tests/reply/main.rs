@@ -4,6 +4,8 @@
 mod cases;
 #[cfg(feature = "grammar")]
 mod grammars;
+#[cfg(feature = "grammar")]
+mod random;
 
 use std::error::Error;
 

@@ -123,9 +123,14 @@ impl OwnCalls {
             .map(|call| Call::new(call.id.as_deref().unwrap_or_default(), &call.name, &call.arguments))
             .collect();
         let Some(calls) = calls.filter(|calls| !calls.is_empty()) else { return };
+        let n_end = tokens.iter().rev().take_while(|token| format.vocab.is_eog(**token)).count();
+        let tokens = tokens.get(..tokens.len() - n_end).unwrap_or_default();
         let bytes: Vec<u8> = tokens.iter().flat_map(|token| format.vocab.piece(*token)).copied().collect();
         let Ok(text) = String::from_utf8(bytes) else { return };
-        let Some(range) = format.find(&text, 0, &calls) else { return };
+        let Some(mut range) = format.find(&text, 0, &calls) else { return };
+        if text.get(range.end..).is_some_and(|behind| behind.trim().is_empty()) {
+            range.end = text.len();
+        }
         let answer = Answer { calls, tokens: tokens.to_vec(), text, range };
         let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         answers.n_tokens += answer.tokens.len();

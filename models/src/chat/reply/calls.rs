@@ -141,8 +141,12 @@ impl Calls {
         if !is_cut {
             self.close_calls(output);
         }
-        let is_named = self.part.is_some() && !self.name.is_empty();
-        output.cut_calls(is_cut && is_named);
+        let is_begun = self.part.is_some()
+            && match &self.body {
+                Body::Json(calls) => calls.is_calling(),
+                _ => !self.name.is_empty(),
+            };
+        output.cut_calls(is_cut && is_begun);
     }
 
     /// Make the complete calls whole.
@@ -337,15 +341,13 @@ impl Calls {
                 Body::Bracketed(cursor.at, Balance::new())
             }
             (Part::Tags(_), _) => Body::Tags(TagReader::new()),
-            (Part::Json, '{' | '[') | (Part::JsonOrPython, '{') => {
-                Body::Json(JsonCalls::new(self.syntax.has_late_id()))
-            }
+            (Part::Json, '{' | '[') | (Part::JsonOrPython, '{') => Body::Json(JsonCalls::new(self.syntax)),
             (Part::JsonOrPython, '[') => {
                 let inner = cursor.rest().get(1..).unwrap_or("");
                 let item = inner.trim_start();
                 match item.chars().next() {
                     _ if inner.len() - item.len() > MAX_SPACE => return Step::Failed,
-                    Some('{') => Body::Json(JsonCalls::new(self.syntax.has_late_id())),
+                    Some('{') => Body::Json(JsonCalls::new(self.syntax)),
                     Some(_) => Body::Python(PythonCalls::new()),
                     None => return cursor.more(),
                 }

@@ -148,8 +148,8 @@ impl<'w> Writer<'w> {
     /// messages of their own, of any number, and the role of the next one stands behind each.
     fn thought(&mut self, thoughts: Thoughts, is_harmony: bool) -> String {
         let Thoughts { syntax, is_open, .. } = thoughts;
-        let conditions: Vec<Condition> = thoughts.ends().map(Condition::without).collect();
-        let text = self.text_with(&conditions, syntax.close);
+        let ends: Vec<&str> = thoughts.ends().collect();
+        let text = self.text_with(&[Condition::without(&ends)], syntax.close);
         // Calls may begin alike, so that the channel is a terminal of its own.
         let open = match is_harmony {
             true => ["<|channel|>", "analysis", "<|message|>"].map(|text| self.literal(text)).join(" "),
@@ -167,8 +167,14 @@ impl<'w> Writer<'w> {
     /// Return the symbols of all calls.
     fn calls(&mut self, request: &Request<'_>) -> String {
         let syntax = request.syntax;
-        let call = self.call(request, request.is_begun);
-        let further = if request.is_begun { self.call(request, false) } else { call.clone() };
+        let (call, further) = match syntax.name == HARMONY {
+            true => (self.harmony(request.tools, true), self.harmony(request.tools, false)),
+            false => {
+                let call = self.call(request, request.is_begun);
+                let further = if request.is_begun { self.call(request, false) } else { call.clone() };
+                (call, further)
+            }
+        };
         let repeats = request.parallel && !syntax.is_list && !syntax.is_bare;
         let repeated = |inner: &str, further: &str| {
             if repeats { format!("{inner} (SPACE? {further})*") } else { inner.to_string() }
@@ -195,9 +201,6 @@ impl<'w> Writer<'w> {
     /// Return the rule of a call, without its first literal if the prompt has it already.
     fn call(&mut self, request: &Request<'_>, is_begun: bool) -> String {
         let syntax = request.syntax;
-        if syntax.name == HARMONY {
-            return self.harmony(request.tools);
-        }
         let parts = syntax.call.get(usize::from(is_begun)..).unwrap_or(&[]);
         if let Some((Part::Json | Part::JsonOrPython, before)) = parts.split_last()
             && !syntax.is_python
@@ -229,10 +232,12 @@ impl<'w> Writer<'w> {
     }
 
     /// Return the rule of a call in a message of its own. The recipient stands behind the channel,
-    /// or behind the role, as in the calls that the template writes.
-    fn harmony(&mut self, tools: &Tools) -> String {
+    /// or behind the role, as in the calls that the template writes; the prompt may have written the
+    /// role of the first message.
+    fn harmony(&mut self, tools: &Tools, is_first: bool) -> String {
         let (channel, message) = (self.literal("<|channel|>"), self.literal("<|message|>"));
         let role = self.literal("<|start|>assistant");
+        let role = if is_first { format!("({role})?") } else { role };
         let channel = self.rule("", &format!("{channel} (\"commentary\" | \"analysis\")"));
         let kind = self.harmony_kind();
         let recipient = quoted(RECIPIENT);
@@ -240,7 +245,7 @@ impl<'w> Writer<'w> {
             .iter()
             .map(|tool| {
                 let (name, schema) = (quoted(&tool.name), json(&tool.schema()));
-                let header = format!("{channel} {recipient} {name} | ({role})? {recipient} {name} {channel}");
+                let header = format!("{channel} {recipient} {name} | {role} {recipient} {name} {channel}");
                 self.rule("", &format!("({header}) {kind} {message} %json {schema}"))
             })
             .collect();
@@ -306,15 +311,15 @@ fn schema(request: &Request<'_>) -> Value {
     let syntax = request.syntax;
     let call = |tool: &Tool| {
         let constant = Value::map([("const", Value::from(tool.name.as_str()))]);
-        let text = || Value::map([("type", Value::from("string"))]);
+        let id = |pattern: &str| Value::map([("type", Value::from("string")), ("pattern", pattern.into())]);
         match &syntax.keys {
             Keys::NameIsKey => object([(tool.name.as_str(), tool.schema())].into()),
-            Keys::Named(name, arguments, id) => {
+            Keys::Named(name, arguments, key) => {
                 let mut entries = Vec::from([(*name, constant), (*arguments, tool.schema())]);
-                match id {
+                match key {
                     Identifier::None => {}
-                    Identifier::Before(key) => entries.insert(0, (key, text())),
-                    Identifier::Behind(key) => entries.push((key, text())),
+                    Identifier::Before(key) => entries.insert(0, (key, id("^[a-zA-Z0-9_-]{1,40}$"))),
+                    Identifier::Behind(key) => entries.push((key, id("^[a-zA-Z0-9]{9}$"))),
                 }
                 object(entries)
             }

@@ -12,6 +12,7 @@ use core::mem::take;
 use super::cursor::{Cursor, Step};
 use super::output::Output;
 use super::scanner::Scanner;
+use super::syntax::{CallSyntax, Keys};
 use super::tools::{Context, Tools};
 use crate::chat::Value;
 
@@ -22,6 +23,8 @@ pub(super) struct JsonCalls {
     is_list: bool,
     /// True if an identifier may stand behind the arguments, so that they have to wait for it.
     late_id: bool,
+    /// True if a key that is the name of a tool means nothing else.
+    names_are_keys: bool,
     /// The position in the list.
     phase: Phase,
     /// The object that is read.
@@ -67,6 +70,8 @@ enum Member {
 struct Object {
     /// The position.
     member: Member,
+    /// True if a key that is the name of a tool means nothing else.
+    names_are_keys: bool,
     /// True within the object of a key `function`.
     is_inner: bool,
     /// The key of the value that is read.
@@ -87,8 +92,9 @@ struct Object {
 
 impl Object {
     /// Make a reader of an object.
-    fn new() -> Self {
+    fn new(names_are_keys: bool) -> Self {
         Self {
+            names_are_keys,
             member: Member::BeforeKey,
             is_inner: false,
             key: String::new(),
@@ -104,8 +110,22 @@ impl Object {
 
 impl JsonCalls {
     /// Make a reader that begins before the object or list.
-    pub(super) fn new(late_id: bool) -> Self {
-        Self { is_list: false, late_id, phase: Phase::Start, object: Object::new(), complete: 0 }
+    pub(super) fn new(syntax: &CallSyntax) -> Self {
+        let late_id = syntax.has_late_id();
+        let names_are_keys = matches!(syntax.keys, Keys::NameIsKey);
+        Self {
+            is_list: false,
+            late_id,
+            names_are_keys,
+            phase: Phase::Start,
+            object: Object::new(names_are_keys),
+            complete: 0,
+        }
+    }
+
+    /// Return true if there is a call, or one was begun.
+    pub(super) fn is_calling(&self) -> bool {
+        self.object.name.is_some() || self.complete > 0
     }
 
     /// Read as far as there is text.
@@ -136,7 +156,7 @@ impl JsonCalls {
             match (self.phase, c) {
                 (Phase::Start, '[') => (self.is_list, self.phase) = (true, Phase::Item),
                 (Phase::Start | Phase::Item, '{') => {
-                    (self.object, self.phase) = (Object::new(), Phase::Object);
+                    (self.object, self.phase) = (Object::new(self.names_are_keys), Phase::Object);
                 }
                 (Phase::AfterItem, ',') if context.parallel => self.phase = Phase::Item,
                 (Phase::AfterItem, ']') => {
@@ -242,6 +262,7 @@ impl Object {
     /// Return the meaning of the last key, unless it has none here.
     fn role(&self, tools: &Tools) -> Option<Role> {
         let role = match self.key.as_str() {
+            key if self.names_are_keys && tools.get(key).is_some() => Role::Tool,
             "name" | "tool_name" => Role::Name,
             "arguments" | "parameters" | "args" => Role::Arguments,
             "id" | "tool_call_id" | "call_id" => Role::Id,

@@ -43,18 +43,17 @@ impl Writer<'_> {
 
     /// Return the rule of a parameter between tags.
     fn tagged(&mut self, tags: &Tags, tool: &Tool, name: Name<'_>, schema: &Value) -> String {
-        let found = alternatives(Some(schema));
+        let mut found = alternatives(Some(schema));
+        if found.contains(&Alternative::Any) {
+            found = Alternative::any();
+        }
         let types = found.iter().fold(Types::NONE, |types, one| types | one.types());
         let types = if tags.is_typed { Types::STRING } else { types };
         let place = Place { tags, tool, name, types };
         let (mut texts, mut others) = (Vec::new(), Vec::new());
         for alternative in &found {
             match alternative {
-                Alternative::Any if tags.is_typed => {
-                    texts.extend(self.raw_text(&place, &[]));
-                    others.push(self.raw_json(&place, "{}"));
-                }
-                Alternative::Any => texts.extend(self.raw_text(&place, &[])),
+                Alternative::Any => {}
                 Alternative::Texts(list) => texts.extend(self.listed(&place, list)),
                 Alternative::Text(limits) => texts.extend(self.raw_text(&place, limits)),
                 Alternative::Other(types, schemas) => {
@@ -182,7 +181,7 @@ impl Writer<'_> {
                 }
                 Alternative::Text(limits) => {
                     let mut conditions = text_rules::of_limits(&limits);
-                    conditions.push(Condition::without(self.quote));
+                    conditions.push(Condition::without(&[self.quote]));
                     let text = self.text_with(&conditions, self.quote);
                     choices.push(format!("{} {text}", self.literal(self.quote)));
                 }
@@ -260,7 +259,7 @@ impl Writer<'_> {
         }
         let name = self.name();
         self.marked = Some(name.clone());
-        let text = self.text_with(&[Condition::without(self.quote)], self.quote);
+        let text = self.text_with(&[Condition::without(&[self.quote])], self.quote);
         let text = format!("{} {text}", self.literal(self.quote));
         let plain = "%json {\"type\": [\"number\", \"boolean\", \"null\"]}";
         let list = format!("\"[\" ({name} (\",\" {name})*)? \"]\"");
@@ -271,10 +270,8 @@ impl Writer<'_> {
 
     /// Return the symbol of a name that the schema of a tool does not have.
     fn further_name(&mut self, tool: &Tool) -> String {
-        let mut conditions: Vec<Condition> =
-            tool.parameters().map(|(name, _)| Condition::not(name)).collect();
-        conditions.extend(tool.patterns().filter_map(Condition::not_matching));
-        if conditions.is_empty() { "NAME".into() } else { self.terminal(text_rules::NAME, &conditions) }
+        let known = Condition::none_of(tool.parameters().map(|(name, _)| name), tool.patterns());
+        known.map_or_else(|| "NAME".into(), |known| self.terminal(text_rules::NAME, &[known]))
     }
 
     /// Return the symbols of parameters in the order of the schema with separators, each behind
@@ -366,14 +363,13 @@ impl Place<'_> {
     /// Return the conditions of a string without quotes. `is_limited` says that the schema has
     /// others, which a string in quotes might miss.
     fn conditions(&self, is_limited: bool) -> Vec<Condition> {
-        let mut conditions: Vec<Condition> =
-            self.tags.ends(self.tool).iter().map(|stop| Condition::without(stop)).collect();
+        let ends = self.tags.ends(self.tool);
+        let ends: Vec<&str> = ends.iter().map(String::as_str).collect();
+        let mut conditions = Vec::from([Condition::without(&ends)]);
         if self.tags.has_cdata {
             conditions.push(Condition::not_beginning(CDATA));
         }
-        if self.types != Types::ALL {
-            conditions.extend(Condition::no_other(self.types, is_limited));
-        }
+        conditions.extend(Condition::no_other(self.types, is_limited));
         conditions
     }
 }

@@ -126,6 +126,12 @@ pub(super) enum Alternative {
 }
 
 impl Alternative {
+    /// Return alternatives that are any value, strings apart.
+    pub(super) fn any() -> Vec<Self> {
+        let others = Types::ALL.without(Types::STRING);
+        Vec::from([Self::Text(Vec::new()), Self::Other(others, Vec::new())])
+    }
+
     /// Return the types of the values.
     pub(super) fn types(&self) -> Types {
         match self {

@@ -111,10 +111,12 @@ impl TagReader {
                 Place::Json => match self.json.1.advance(cursor, &mut self.json.0) {
                     Step::Done => self.go_on(Place::AfterJson),
                     Step::More => Step::More,
+                    // The text ended within the value.
+                    Step::Failed if cursor.rest().is_empty() => Step::Failed,
                     // A string may begin as JSON does.
                     Step::Failed => self.back(cursor),
                 },
-                Place::AfterJson => self.after_json(cursor),
+                Place::AfterJson => self.after_json(cursor, tags),
                 Place::Value => self.value(cursor, tags, tool),
                 Place::Cdata => self.cdata(cursor),
                 Place::AfterCdata => {
@@ -291,16 +293,29 @@ impl TagReader {
     }
 
     /// Read the tag behind a value as JSON.
-    fn after_json(&mut self, cursor: &mut Cursor<'_>) -> Step {
+    fn after_json(&mut self, cursor: &mut Cursor<'_>, tags: &Tags) -> Step {
         cursor.skip_space();
-        match cursor.take(&self.end) {
+        let mut found = cursor.take(tags.end);
+        if found == Match::Found && !tags.namespace.is_empty() {
+            // The tag of the value closes here, whatever name it has.
+            let tag = cursor.rest();
+            match tag.find('>') {
+                Some(length) => cursor.at += length + 1,
+                None if cursor.ended => found = Match::Missing,
+                None => {
+                    cursor.at -= tags.end.len();
+                    found = Match::Partial;
+                }
+            }
+        }
+        match found {
             Match::Found => {
                 let json = core::mem::take(&mut self.json.0);
                 self.add(json);
                 self.go(Place::Between, cursor.at)
             }
             Match::Partial => Step::More,
-            Match::Missing if cursor.rest().is_empty() && !cursor.ended => Step::More,
+            Match::Missing if cursor.ended && tags.end.starts_with(cursor.rest()) => Step::Failed,
             Match::Missing => self.back(cursor),
         }
     }

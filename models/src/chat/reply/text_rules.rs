@@ -24,9 +24,11 @@ const MAX_COUNTED: i64 = 10_000;
 pub(super) struct Condition(String);
 
 impl Condition {
-    /// The string does not contain `text`.
-    pub(super) fn without(text: &str) -> Self {
-        Self(format!("~/(?s:.*){}(?s:.*)/", escaped(text)))
+    /// The string contains none of these texts. One expression for all: the library's work grows with
+    /// the product of conditions, and with the sum of what is in one.
+    pub(super) fn without(texts: &[&str]) -> Self {
+        let texts: Vec<String> = texts.iter().map(|text| escaped(text)).collect();
+        Self(format!("~/(?s:.*)({})(?s:.*)/", texts.join("|")))
     }
 
     /// The string does not begin with `text`.
@@ -34,14 +36,14 @@ impl Condition {
         Self(format!("~/{}(?s:.*)/", escaped(text)))
     }
 
-    /// The string is not `text`.
-    pub(super) fn not(text: &str) -> Self {
-        Self(format!("~{}", quoted(text)))
-    }
-
-    /// The string does not match a pattern; `None` if no grammar can follow it.
-    pub(super) fn not_matching(pattern: &str) -> Option<Self> {
-        whole_pattern(pattern).map(|whole| Self(format!("~/{whole}/")))
+    /// The string is none of these texts, and matches none of these patterns; `None` if there are
+    /// none that a grammar can follow.
+    pub(super) fn none_of<'t>(
+        texts: impl Iterator<Item = &'t str>,
+        patterns: impl Iterator<Item = &'t str>,
+    ) -> Option<Self> {
+        let all: Vec<String> = texts.map(escaped).chain(patterns.filter_map(whole_pattern)).collect();
+        (!all.is_empty()).then(|| Self(format!("~/({})/", all.join("|"))))
     }
 
     /// The string means no value of another type where one may stand. `is_limited` says that it

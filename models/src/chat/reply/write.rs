@@ -16,6 +16,9 @@ use crate::chat::Value;
 /// The identifier of a call that has none, where a format needs one.
 const ANY_ID: &str = "000000000";
 
+/// The most parameters whose names tell their beginnings from text; of more, every beginning does.
+const MAX_BEGINS: usize = 8;
+
 /// Return the text of calls, or `None` if the format has no text for one of them.
 pub(super) fn calls(syntax: &CallSyntax, calls: &[ToolCall], tools: &Tools) -> Option<String> {
     if syntax.name == HARMONY {
@@ -165,7 +168,14 @@ impl Tags {
         if !self.namespace.is_empty() {
             return Vec::from([self.namespace.into()]);
         }
-        let begins = tool.parameters().map(|(other, _)| format!("{}{other}{}", self.begin, self.after_name));
+        let mut begins: Vec<String> = tool
+            .parameters()
+            .map(|(other, _)| format!("{}{other}{}", self.begin, self.after_name))
+            .take(MAX_BEGINS + 1)
+            .collect();
+        if begins.len() > MAX_BEGINS {
+            begins = Vec::from([self.begin.into()]);
+        }
         core::iter::once(self.end.into()).chain(begins).collect()
     }
 }
