@@ -32,6 +32,7 @@ mod output;
 mod parameters;
 mod pieces;
 mod python_calls;
+mod ranges;
 mod raw;
 mod scanner;
 mod schema;

@@ -132,6 +132,14 @@ fn check(subject: &Subject, tools: &[Value], text: &str, random: &mut Random, fa
         faults.add(subject, "pieces say something else", || example(&whole, text.len()));
     }
     let wanted = values(&whole.tool_calls);
+    if let Some(written) = subject.format.write_calls(&whole.tool_calls, tools) {
+        let again = parse(&written, &subject.format, &options);
+        if values(&again.tool_calls) != wanted {
+            faults.add(subject, "calls are written as others", || {
+                format!("{}\n  {written:?}", example(&again, 0))
+            });
+        }
+    }
     let boundaries: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
     for _ in 0..N_PREFIXES.min(boundaries.len()) {
         let at = boundaries[random.below(boundaries.len())];
@@ -212,12 +220,7 @@ fn check_texts(n_texts: usize) {
         let mut random = Random::new((seed + i) as u64);
         let tools = writable(random_tools(&mut random), &subject.format);
         let lark = subject.format.grammar(&tools, random.below(3) == 0, &|text| subject.token(text)).unwrap();
-        let began = std::time::Instant::now();
-        let compiled = subject.compiler.lark(&lark);
-        if std::env::var("CALLS_TIMES").is_ok() && began.elapsed().as_millis() > 300 {
-            println!("{} took {:?}: {lark}", subject.name, began.elapsed());
-        }
-        let grammar = match compiled {
+        let grammar = match subject.compiler.lark(&lark) {
             Ok(grammar) => grammar,
             Err(error) => {
                 n_done += 1;

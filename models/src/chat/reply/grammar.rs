@@ -4,6 +4,7 @@
 //! of the tool's parameters. `%json` embeds a schema, `<[7]>` is the token 7, and a rule with a
 //! `suffix` reads text up to that suffix.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -107,6 +108,8 @@ pub(super) struct Writer<'w> {
     pub(super) token: TokenOf<'w>,
     /// The rules.
     rules: String,
+    /// The names of the rules by what defines them.
+    known: BTreeMap<String, String>,
     /// The number of rules with generated names.
     n_rules: usize,
     /// The quote of Gemma's notation.
@@ -118,7 +121,7 @@ pub(super) struct Writer<'w> {
 impl<'w> Writer<'w> {
     /// Make a writer without rules.
     fn new(token: TokenOf<'w>) -> Self {
-        Self { token, rules: String::new(), n_rules: 0, quote: "", marked: None }
+        Self { token, rules: String::new(), known: BTreeMap::new(), n_rules: 0, quote: "", marked: None }
     }
 
     /// Return the symbols of a text of the format: its control tokens as such, and strings.
@@ -126,10 +129,26 @@ impl<'w> Writer<'w> {
         symbols(&pieces(text, self.token))
     }
 
-    /// Add a rule and return its name.
+    /// Add a rule, unless there is one like it, and return its name.
     pub(super) fn rule(&mut self, attributes: &str, body: &str) -> String {
-        let name = self.name();
+        self.named(attributes, body, String::to_string)
+    }
+
+    /// Add a terminal, unless there is one like it, and return its name.
+    pub(super) fn terminal(&mut self, body: &str) -> String {
+        self.named("", body, |name| name.to_uppercase())
+    }
+
+    /// Add what its name, made from a new one, tells to be a rule or a terminal.
+    fn named(&mut self, attributes: &str, body: &str, made: impl Fn(&String) -> String) -> String {
+        let name = made(&self.name());
+        let kind = name.get(..1).unwrap_or_default();
+        let key = format!("{kind}{attributes}: {body}");
+        if let Some(known) = self.known.get(&key) {
+            return known.clone();
+        }
         self.define(&name, attributes, body);
+        self.known.insert(key, name.clone());
         name
     }
 

@@ -57,7 +57,9 @@ impl Writer<'_> {
                 Alternative::Texts(list) => texts.extend(self.listed(&place, list)),
                 Alternative::Text(limits) => texts.extend(self.raw_text(&place, limits)),
                 Alternative::Other(types, schemas) => {
-                    others.push(self.raw_json(&place, &json(&joined(*types, schemas))));
+                    let has_texts =
+                        !tags.is_typed && found.iter().any(|one| matches!(one, Alternative::Text(_)));
+                    others.extend(self.raw_others(&place, *types, schemas, has_texts));
                 }
             }
         }
@@ -95,9 +97,26 @@ impl Writer<'_> {
         (!texts.is_empty()).then(|| format!("({}) {}", texts.join(" | "), self.literal(&place.behind())))
     }
 
-    /// Return the symbols of a JSON value and what stands behind it.
-    fn raw_json(&mut self, place: &Place<'_>, schema: &str) -> String {
-        format!("%json {schema} {}", self.literal(&place.behind()))
+    /// Return the symbols of values that are no strings, and what stands behind them. Beside any
+    /// strings, those that are no lists or objects have to be of one piece with what stands behind
+    /// them, or they could not be told from the beginning of a string.
+    fn raw_others(
+        &mut self,
+        place: &Place<'_>,
+        types: Types,
+        schemas: &[Value],
+        has_texts: bool,
+    ) -> Vec<String> {
+        let nested = if has_texts { types & (Types::LIST | Types::MAP) } else { types };
+        let mut found = Vec::new();
+        if has_texts && let Some(scalars) = text_rules::scalars(types.without(nested), schemas) {
+            found.push(self.text_with(&[scalars], &place.behind()));
+        }
+        if nested != Types::NONE {
+            let schema = json(&joined(nested, schemas));
+            found.push(format!("%json {schema} {}", self.literal(&place.behind())));
+        }
+        found
     }
 
     /// Return the symbols of a string without quotes that all `limits` allow, and what stands behind
@@ -271,7 +290,10 @@ impl Writer<'_> {
     /// Return the symbol of a name that the schema of a tool does not have.
     fn further_name(&mut self, tool: &Tool) -> String {
         let known = Condition::none_of(tool.parameters().map(|(name, _)| name), tool.patterns());
-        known.map_or_else(|| "NAME".into(), |known| self.terminal(text_rules::NAME, &[known]))
+        known.map_or_else(
+            || "NAME".into(),
+            |known| self.terminal(&text_rules::all(text_rules::NAME, &[known])),
+        )
     }
 
     /// Return the symbols of parameters in the order of the schema with separators, each behind

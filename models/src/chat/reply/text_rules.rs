@@ -9,6 +9,8 @@ use alloc::vec::Vec;
 
 use super::grammar::{Writer, quoted};
 use super::pieces::{Piece, pieces};
+use super::ranges;
+use super::scanner::write_json;
 use super::schema::Types;
 use crate::chat::Value;
 
@@ -17,7 +19,7 @@ const ANY: &str = "/(?s:.*)/";
 /// A name of a parameter that no schema tells.
 pub(super) const NAME: &str = "/[a-zA-Z0-9_.$-]{1,64}/";
 /// The longest string whose characters are counted.
-const MAX_COUNTED: i64 = 10_000;
+const MAX_COUNTED: i64 = 2000;
 
 /// A condition of a string: an expression of terminals in the Lark dialect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +98,53 @@ pub(super) fn of_limits(limits: &[Value]) -> Vec<Condition> {
     found
 }
 
+/// Return the condition of texts that are values of these types, no lists or objects, that all
+/// `schemas` allow; `None` if there are none. Bounds of numbers are those of integers.
+pub(super) fn scalars(types: Types, schemas: &[Value]) -> Option<Condition> {
+    let listed = schemas.iter().find_map(|schema| schema.get("enum")).and_then(Value::as_list);
+    let mut words: Vec<String> = Vec::new();
+    if let Some(listed) = listed {
+        for value in listed.iter().filter(|value| types.meet(Types::of(value))) {
+            let mut text = String::new();
+            write_json(value, &mut text);
+            words.push(escaped(&text));
+        }
+    } else {
+        if types.meet(Types::NULL) {
+            words.push("null".into());
+        }
+        if types.meet(Types::BOOLEAN) {
+            words.push("true|false".into());
+        }
+        if types.meet(Types::NUMBER) {
+            words.extend(numbers(schemas));
+        }
+    }
+    (!words.is_empty()).then(|| Condition(format!("/({})/", words.join("|"))))
+}
+
+/// Return the regular expression of numbers that all `schemas` allow.
+fn numbers(schemas: &[Value]) -> Option<String> {
+    let is_integer = |schema: &Value| {
+        let kind = schema.get("type");
+        let list = kind.and_then(Value::as_list).or_else(|| kind.map(core::slice::from_ref)).unwrap_or(&[]);
+        let has = |name: &str| list.iter().any(|kind| kind.as_str() == Some(name));
+        has("integer") && !has("number")
+    };
+    if !schemas.iter().any(is_integer) {
+        return Some(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+\-]?[0-9]+)?".into());
+    }
+    let bounds = |key: &'static str, by: i64| {
+        schemas.iter().filter_map(move |schema| match schema.get(key) {
+            Some(Value::Int(n)) => n.checked_add(by),
+            _ => None,
+        })
+    };
+    let least = bounds("minimum", 0).chain(bounds("exclusiveMinimum", 1)).max();
+    let most = bounds("maximum", 0).chain(bounds("exclusiveMaximum", -1)).min();
+    ranges::integers(least, most)
+}
+
 /// Return the regular expression of the strings of a format.
 fn format_pattern(name: &str) -> Option<&'static str> {
     const DATE: &str = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])";
@@ -150,20 +199,13 @@ impl Writer<'_> {
             return self.rule(&format!("[suffix={}]", quoted(&before)), &body);
         }
         let before = if before.is_empty() { before } else { format!(" {}", quoted(&before)) };
-        let text = self.terminal(&format!("{body}{before}"), &[]);
+        let text = self.terminal(&format!("{body}{before}"));
         format!("{text} {}", super::grammar::symbols(behind))
-    }
-
-    /// Add a terminal of the texts of `body` with these conditions, and return its name.
-    pub(super) fn terminal(&mut self, body: &str, conditions: &[Condition]) -> String {
-        let name = self.name().to_uppercase();
-        self.define(&name, "", &all(body, conditions));
-        name
     }
 }
 
 /// Return the expression of texts of `body` with these conditions.
-fn all(body: &str, conditions: &[Condition]) -> String {
+pub(super) fn all(body: &str, conditions: &[Condition]) -> String {
     if conditions.is_empty() {
         return body.into();
     }
