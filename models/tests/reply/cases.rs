@@ -298,4 +298,15 @@ pub const CASES: &[Case] = &[
         reasoning: "",
         calls: &[("", "weather", OSLO_WRITTEN)],
     },
+    Case {
+        template: "<|open|> <|close|> <|end_of_msg|>",
+        format: "kimi-k3",
+        text: "<|open|>think<|sep|>Hm<|close|>think<|sep|><|open|>response<|sep|>I look.<|close|>response<|sep|><|open|>tools<|sep|><|open|>call \
+               tool=\"weather\" index=\"1\"<|sep|><|open|>argument key=\"city\" type=\"string\"<|sep|>Oslo<|close|>argument<|sep|>\
+               <|open|>argument key=\"days\" type=\"number\"<|sep|>3<|close|>argument<|sep|><|close|>call<|sep|>\
+               <|close|>tools<|sep|><|close|>message<|sep|>",
+        content: "I look.",
+        reasoning: "Hm",
+        calls: &[("", "weather", OSLO_WRITTEN)],
+    },
 ];

@@ -38,7 +38,7 @@ const WITHOUT_TRIGGER: [&str; 3] = ["llama-3", "llama-3", "json"];
 
 /// Return the calls of a case from the byte `at` on.
 fn call_of(case: &Case, at: usize) -> &'static str {
-    let ends = ["<|call|>", "<|eot|>", " Done."];
+    let ends = ["<|call|>", "<|eot|>", " Done.", "<|close|>message<|sep|>"];
     ends.iter().fold(&case.text[at..], |text, end| text.strip_suffix(end).unwrap_or(text))
 }
 

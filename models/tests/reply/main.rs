@@ -116,6 +116,16 @@ fn a_call_with_a_fault_in_its_arguments_is_content() {
 }
 
 #[test]
+fn gpt_oss_may_call_again_behind_a_call() {
+    let format = Format::of_template("<|channel|> <|message|>");
+    let text = "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{\"city\": \"Oslo\"}<|call|>\
+                <|start|>assistant to=functions.time<|channel|>commentary json<|message|>{}<|call|>";
+    let reply = parse(text, &format, &Options::default().tools(&tools()));
+    let names: Vec<&str> = reply.tool_calls.iter().map(|call| call.name.as_str()).collect();
+    assert_eq!((names, reply.content.as_str()), (vec!["weather", "time"], ""));
+}
+
+#[test]
 fn line_breaks_in_strings_become_escapes() -> Result<(), Box<dyn Error>> {
     let format = Format::of_template("<tool_call>");
     let text = "<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": \"a\nb\t\u{1}\"}}</tool_call>";
@@ -336,8 +346,16 @@ fn white_space_up_to_every_limit_is_the_same_reply_in_pieces() {
 }
 
 /// The formats that drop markers around content.
-const WITH_WRAPPERS: [&str; 7] =
-    ["command-r7b", "functionary-v3.2", "gemma-4", "granite-3", "harmony", "muse-glimmer", "solar-open"];
+const WITH_WRAPPERS: [&str; 8] = [
+    "command-r7b",
+    "functionary-v3.2",
+    "gemma-4",
+    "granite-3",
+    "harmony",
+    "kimi-k3",
+    "muse-glimmer",
+    "solar-open",
+];
 
 /// Check that a text is the same reply whole and in pieces, that names are those of tools, and that
 /// nothing of it is lost where nothing is split off.

@@ -18,7 +18,7 @@ use backstitch_models::vocab::Vocab;
 use std::collections::BTreeMap;
 
 /// The texts of a run in CI.
-const N_TEXTS: usize = 4000;
+const N_TEXTS: usize = 6000;
 /// The prefixes of a text that are read, about.
 const N_PREFIXES: usize = 10;
 
@@ -159,7 +159,7 @@ fn check(subject: &Subject, tools: &[Value], text: &str, random: &mut Random, fa
 }
 
 /// The text that closes a call, for formats whose calls do not end with their JSON.
-const ENDS: [(&str, &str); 26] = [
+const ENDS: [(&str, &str); 27] = [
     ("apriel", "</tool_calls>"),
     ("command-r-plus", "```"),
     ("command-r7b", "<|END_ACTION|>"),
@@ -174,6 +174,7 @@ const ENDS: [(&str, &str); 26] = [
     ("hermes", "</tool_call>"),
     ("hunyuan-3", "</tool_call:opensource>"),
     ("kimi-k2", "<|tool_call_end|>"),
+    ("kimi-k3", "<|close|>call<|sep|>"),
     ("lfm2", "<|tool_call_end|>"),
     ("minicpm-5", "</function>"),
     ("minimax-m2", "</invoke>"),

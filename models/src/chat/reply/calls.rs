@@ -251,6 +251,13 @@ impl Calls {
                 Match::Partial => Step::More,
                 Match::Found | Match::Missing => Step::Done,
             },
+            Part::Number => {
+                let mut number = String::new();
+                match cursor.name(&mut number) {
+                    Step::Done if !number.bytes().all(|byte| byte.is_ascii_digit()) => Step::Failed,
+                    step => step,
+                }
+            }
             Part::Close(text) => self.close(text, cursor),
             Part::Id(before) => self.id(before, cursor),
             Part::Name | Part::NameLine | Part::NameInId => self.name(part, cursor, context),

@@ -3,7 +3,9 @@
 //! A template belongs to the first row of [`CALLS`] with all of one of its sets of texts, and to
 //! the first row of [`REASONING`] likewise. Rows with rarer texts stand first.
 
-use super::syntax::{CallSyntax, Identifier, Keys, Part, ReasoningSyntax, Section, Tags, WithinReasoning};
+use super::syntax::{
+    Attribute, CallSyntax, Identifier, Keys, Part, ReasoningSyntax, Section, Tags, WithinReasoning,
+};
 
 /// A row of the table of formats of calls.
 pub(super) struct CallFormat {
@@ -68,6 +70,37 @@ pub(super) static CALLS: &[CallFormat] = &[
                 Part::Close("</atem:function_calls>"),
             ],
             wrappers: &["<|start|>assistant", " to=user<|message|>", "<|eom|>", "<|eot|>"],
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<|open|>", "<|close|>", "<|end_of_msg|>"]],
+        syntax: CallSyntax {
+            name: "kimi-k3",
+            section: Some(section("<|open|>tools<|sep|>", "<|close|>tools<|sep|>")),
+            call: &[
+                Part::Literal("<|open|>call tool=\""),
+                Part::Name,
+                Part::Literal("\" index=\""),
+                Part::Number,
+                Part::Literal("\"<|sep|>"),
+                Part::Tags(&Tags {
+                    begin: "<|open|>argument key=\"",
+                    after_name: "\"",
+                    before_value: "<|sep|>",
+                    end: "<|close|>argument<|sep|>",
+                    attribute: Attribute::Type,
+                    ..TAGS
+                }),
+                Part::Close("<|close|>call<|sep|>"),
+            ],
+            within_reasoning: WithinReasoning::Ends,
+            wrappers: &[
+                "<|open|>response<|sep|>",
+                "<|close|>response<|sep|>",
+                "<|close|>message<|sep|>",
+                "<|end_of_msg|>",
+            ],
             ..JSON
         },
     },
@@ -517,7 +550,7 @@ const TAGS: Tags = Tags {
     before_value: "",
     end: "",
     own_lines: false,
-    is_typed: false,
+    attribute: Attribute::None,
     has_cdata: false,
     namespace: "",
 };
@@ -555,7 +588,7 @@ const DSML_CALL: &[Part] = &[
         after_name: "\"",
         before_value: ">",
         end: "</｜DSML｜parameter>",
-        is_typed: true,
+        attribute: Attribute::IsString,
         ..TAGS
     }),
     Part::Close("</｜DSML｜invoke>"),
@@ -580,6 +613,10 @@ pub(super) static REASONING: &[ReasoningFormat] = &[
     ReasoningFormat {
         evidence: &[&["<atem:function_calls>", "<|eom|>"]],
         syntax: repeated(" to=self<|message|>", "<|eom|>"),
+    },
+    ReasoningFormat {
+        evidence: &[&["<|open|>", "<|close|>", "<|end_of_msg|>"]],
+        syntax: once("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
     },
     ReasoningFormat {
         evidence: &[&["<|START_THINKING|>"]],

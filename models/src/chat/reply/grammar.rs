@@ -292,6 +292,7 @@ impl<'w> Writer<'w> {
         match part {
             Part::Name => quoted(&tool.name),
             Part::NameLine => quoted(&format!("{}\n", tool.name)),
+            Part::Number => "INDEX".into(),
             Part::NameInId => format!("{} INDEX", quoted(&format!("functions.{}:", tool.name))),
             Part::Arguments => format!("%json {} SPACE?", json(&tool.schema())),
             Part::Map(quote) => {

@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 
 use super::cursor::is_name;
 use super::literal;
-use super::syntax::{CallSyntax, Part};
+use super::syntax::{Attribute, CallSyntax, Part};
 use super::tools::{MAX_NAME, Tools};
 use crate::chat::Value;
 
@@ -31,6 +31,10 @@ fn can_name_parameter(syntax: &CallSyntax, name: &str) -> bool {
     syntax.call.iter().all(|part| match part {
         Part::Tags(tags) if !tags.namespace.is_empty() => {
             !name.is_empty() && name.len() <= MAX_NAME && !name.starts_with('/') && !name.contains(['<', '>'])
+        }
+        // Quotes in attributes of this kind are escaped.
+        Part::Tags(tags) if tags.attribute == Attribute::Type => {
+            name.len() <= MAX_NAME && !name.contains(['"', '&'])
         }
         Part::Tags(_) => name.len() <= MAX_NAME,
         Part::Map(quote) => !name.contains(quote),

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::grammar::{Writer, json, quoted};
 use super::raw;
 use super::schema::{Alternative, Types, alternatives};
-use super::syntax::Tags;
+use super::syntax::{Attribute, Tags};
 use super::tags::CDATA;
 use super::text_rules::{self, Condition};
 use super::tools::Tool;
@@ -48,30 +48,33 @@ impl Writer<'_> {
             found = Alternative::any();
         }
         let types = found.iter().fold(Types::NONE, |types, one| types | one.types());
-        let types = if tags.is_typed { Types::STRING } else { types };
-        let place = Place { tags, tool, name, types };
-        let (mut texts, mut others) = (Vec::new(), Vec::new());
+        let is_told = tags.attribute != Attribute::None;
+        let place = Place { tags, tool, name, types: if is_told { Types::STRING } else { types } };
+        let has_texts = !is_told && found.iter().any(|one| matches!(one, Alternative::Text(_)));
+        // The values behind each attribute.
+        let mut values: Vec<(Types, Vec<String>)> = Vec::new();
         for alternative in &found {
-            match alternative {
-                Alternative::Any => {}
-                Alternative::Texts(list) => texts.extend(self.listed(&place, list)),
-                Alternative::Text(limits) => texts.extend(self.raw_text(&place, limits)),
-                Alternative::Other(types, schemas) => {
-                    let has_texts =
-                        !tags.is_typed && found.iter().any(|one| matches!(one, Alternative::Text(_)));
-                    others.extend(self.raw_others(&place, *types, schemas, has_texts));
-                }
+            let more = match alternative {
+                Alternative::Any => Vec::new(),
+                Alternative::Texts(list) => self.listed(&place, list).into_iter().collect(),
+                Alternative::Text(limits) => self.raw_text(&place, limits).into_iter().collect(),
+                Alternative::Other(types, schemas) => self.raw_others(&place, *types, schemas, has_texts),
+            };
+            let types = if is_told { alternative.types() } else { Types::ALL };
+            match values.iter_mut().find(|(known, _)| *known == types) {
+                Some((_, known)) => known.extend(more),
+                None => values.push((types, more)),
             }
         }
         let mut rules = Vec::new();
-        if !tags.is_typed {
-            texts.append(&mut others);
-        }
-        for (values, is_text) in [(texts, true), (others, false)] {
-            if !values.is_empty() {
-                let head = self.head(tags, &name.symbol(), tags.attribute(is_text));
-                rules.push(format!("{head} ({}) {}SPACE?", values.join(" | "), place.tail()));
-            }
+        for (types, values) in values.iter().filter(|(_, values)| !values.is_empty()) {
+            let heads: Vec<String> = tags
+                .attribute
+                .texts(*types)
+                .iter()
+                .map(|attribute| self.head(tags, &name.symbol(), attribute))
+                .collect();
+            rules.push(format!("({}) ({}) {}SPACE?", heads.join(" | "), values.join(" | "), place.tail()));
         }
         // A value that no text can be is none that a grammar has.
         let body = if rules.is_empty() { "/[^\\x00-\\x{10FFFF}]/".into() } else { rules.join(" | ") };

@@ -6,6 +6,10 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::schema::Types;
+use crate::chat::Value;
 
 /// A way of writing calls.
 #[derive(Debug)]
@@ -60,6 +64,8 @@ pub(super) enum Part {
     Name,
     /// The name of a tool at the end of a line.
     NameLine,
+    /// The number of the call, from 1 on.
+    Number,
     /// The name of a tool within an identifier, `functions.NAME:INDEX`.
     NameInId,
     /// A JSON object of arguments.
@@ -89,8 +95,8 @@ pub(super) struct Tags {
     pub(super) end: &'static str,
     /// True if a value stands on lines of its own.
     pub(super) own_lines: bool,
-    /// True if an attribute says whether the value is a string.
-    pub(super) is_typed: bool,
+    /// The attribute that tells of the value.
+    pub(super) attribute: Attribute,
     /// True if a value may stand in a section in which tags mean nothing.
     pub(super) has_cdata: bool,
     /// The text before every tag, where tags have the names of parameters, and values may be nested
@@ -103,14 +109,40 @@ impl Tags {
     pub(super) fn end_of(&self, name: &str) -> String {
         if self.namespace.is_empty() { self.end.into() } else { format!("{}{name}>", self.end) }
     }
+}
 
-    /// Return the attribute of a value that is a string or another value.
-    pub(super) fn attribute(&self, is_text: bool) -> &'static str {
-        match (self.is_typed, is_text) {
-            (false, _) => "",
-            (true, true) => " string=\"true\"",
-            (true, false) => " string=\"false\"",
+/// The attribute of a parameter's tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attribute {
+    /// There is none.
+    None,
+    /// `string="true"` or `string="false"`.
+    IsString,
+    /// `type="string"`, or the name of another JSON type.
+    Type,
+}
+
+impl Attribute {
+    /// Return the texts of the attribute before values of these types: one of them stands there.
+    pub(super) fn texts(self, types: Types) -> Vec<String> {
+        match self {
+            Self::None => Vec::from([String::new()]),
+            Self::IsString => Vec::from([format!(" string=\"{}\"", types == Types::STRING)]),
+            Self::Type => types
+                .names()
+                .iter()
+                .filter_map(Value::as_str)
+                .map(|name| format!(" type=\"{name}\""))
+                .collect(),
         }
+    }
+
+    /// Return the types of the values behind the text of an attribute, or `None` if it does not
+    /// tell.
+    pub(super) fn types(self, text: &str) -> Option<Types> {
+        let all = [Types::STRING, Types::ALL.without(Types::STRING)];
+        let told = all.into_iter().find(|types| self.texts(*types).iter().any(|known| known.trim() == text));
+        told.filter(|_| self != Self::None)
     }
 }
 

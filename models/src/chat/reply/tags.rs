@@ -106,7 +106,7 @@ impl TagReader {
                     Match::Found => self.go(Place::Name, cursor.at),
                 },
                 Place::Name => self.name(cursor, tags, tool),
-                Place::Attributes => self.attributes(cursor, tags, tool),
+                Place::Attributes => self.attributes(cursor, tags),
                 Place::BeforeValue => self.before_value(cursor, tags),
                 Place::Json => match self.json.1.advance(cursor, &mut self.json.0) {
                     Step::Done => self.go_on(Place::AfterJson),
@@ -240,19 +240,15 @@ impl TagReader {
     }
 
     /// Read the text between name and value.
-    fn attributes(&mut self, cursor: &mut Cursor<'_>, tags: &Tags, tool: &Tool) -> Step {
+    fn attributes(&mut self, cursor: &mut Cursor<'_>, tags: &Tags) -> Step {
         let attributes = self.until(cursor, tags.before_value);
         let len = attributes.map_or_else(|| self.len_before(tags.before_value, cursor), str::len);
         match attributes.map(str::trim) {
             _ if len > MAX_ATTRIBUTES => self.fail(cursor),
             None => cursor.more(),
             Some(attributes) => {
-                if attributes == tags.attribute(true).trim() && tags.is_typed {
-                    self.types = Types::STRING;
-                } else if attributes == tags.attribute(false).trim() && tags.is_typed {
-                    self.types = Types::ALL.without(Types::STRING);
-                } else {
-                    self.types = schema::types(tool.value_schema(&self.name));
+                if let Some(types) = tags.attribute.types(attributes) {
+                    self.types = types;
                 }
                 self.go(Place::BeforeValue, cursor.at)
             }

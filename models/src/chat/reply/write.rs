@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use super::raw;
 use super::scanner::write_json;
-use super::schema;
-use super::syntax::{CallSyntax, Identifier, Keys, Part, Tags};
+use super::schema::{self, Types};
+use super::syntax::{Attribute, CallSyntax, Identifier, Keys, Part, Tags};
 use super::tags::CDATA;
 use super::tools::{Tool, Tools};
 use super::{HARMONY, ToolCall, harmony};
@@ -45,7 +45,7 @@ pub(super) fn calls(syntax: &CallSyntax, calls: &[ToolCall], tools: &Tools) -> O
 
 /// Return the text of the `index`th call, without fixed parts before its JSON.
 fn call(syntax: &CallSyntax, call: &ToolCall, index: usize, tools: &Tools) -> Option<String> {
-    let arguments = Value::from_json(&call.arguments).ok()?;
+    let arguments = Value::from_json(&call.arguments).ok().filter(is_finite)?;
     let Value::Map(entries) = &arguments else { return None };
     let tool = tools.get(&call.name)?;
     if matches!(syntax.call.last(), Some(Part::Json | Part::JsonOrPython)) {
@@ -59,6 +59,7 @@ fn call(syntax: &CallSyntax, call: &ToolCall, index: usize, tools: &Tools) -> Op
         match part {
             Part::Name => out.push_str(&call.name),
             Part::NameLine => out.push_str(&format!("{}\n", call.name)),
+            Part::Number => out.push_str(&(index + 1).to_string()),
             Part::NameInId => out.push_str(&format!("functions.{}:{index}", call.name)),
             Part::Id(before) => {
                 let id = call.id.as_deref().or(before.is_empty().then_some(ANY_ID));
@@ -76,6 +77,16 @@ fn call(syntax: &CallSyntax, call: &ToolCall, index: usize, tools: &Tools) -> Op
         }
     }
     Some(out)
+}
+
+/// Return true if all numbers of a value are finite: a text may have one that no float is.
+fn is_finite(value: &Value) -> bool {
+    match value {
+        Value::Float(x) => x.is_finite(),
+        Value::List(items) => items.iter().all(is_finite),
+        Value::Map(entries) => entries.iter().all(|(_, value)| is_finite(value)),
+        _ => true,
+    }
 }
 
 /// Return a call as JSON object.
@@ -148,7 +159,7 @@ fn tagged(tags: &Tags, tool: &Tool, name: &str, value: &Value) -> Option<String>
     let Tags { begin, after_name, before_value, .. } = tags;
     let mut text = String::new();
     match value {
-        Value::Str(string) if tags.is_typed => text.push_str(string),
+        Value::Str(string) if tags.attribute != Attribute::None => text.push_str(string),
         Value::Str(string) => raw::write(string, schema::types(tool.value_schema(name)), &mut text),
         other => write_json(other, &mut text),
     }
@@ -158,7 +169,8 @@ fn tagged(tags: &Tags, tool: &Tool, name: &str, value: &Value) -> Option<String>
         return None;
     }
     let line = if tags.own_lines { "\n" } else { "" };
-    let (attribute, end) = (tags.attribute(is_text), tags.end_of(name));
+    let attribute = tags.attribute.texts(Types::of(value)).pop().unwrap_or_default();
+    let end = tags.end_of(name);
     Some(format!("{begin}{name}{after_name}{attribute}{before_value}{line}{text}{line}{end}"))
 }
 
