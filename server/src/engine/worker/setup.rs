@@ -14,9 +14,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-/// The context length of models that can have more, unless more is asked for.
-const DEFAULT_N_CTX: u32 = 4096;
-
 /// The most inputs that an encoder evaluates together, if there are fewer slots.
 const MOST_INPUTS: usize = 32;
 
@@ -33,7 +30,7 @@ fn forgets(layer: &LayerSpec) -> bool {
 fn settled(model: &Model, params: &EngineParams) -> (EngineParams, Params) {
     let hparams = model.hparams();
     let n_ctx = match params.n_ctx {
-        0 => hparams.n_ctx_train.min(DEFAULT_N_CTX),
+        0 => hparams.n_ctx_train,
         n_ctx => n_ctx,
     };
     let n_slots = params.n_slots.max(1);
