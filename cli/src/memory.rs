@@ -5,7 +5,7 @@
 
 use crate::error::Error;
 use crate::output::{bytes, note};
-use backstitch_models::{Budget, Context, Model, Params};
+use backstitch_models::{Budget, Context, Model, Params, RollbackParams};
 use std::fs::read_to_string;
 use std::path::Path;
 
@@ -57,6 +57,8 @@ pub struct UsualContext {
 /// size, and keeps `n_held` bytes beside them.
 pub fn usual_context(model: &Model, params: &Params, n_together: u32, n_held: u64) -> UsualContext {
     let beside = beside_weights(model, params, Path::new("/"));
+    // Checkpoints have a budget of their own.
+    let params = params.rollback(RollbackParams::OFF);
     let bytes = |n_ctx: u32| {
         let params = params.n_ctx(n_ctx.saturating_mul(n_together)).n_ctx_seq(n_ctx).n_seq_max(n_together);
         Budget::new(model.hparams(), model.graph(), &params).caches

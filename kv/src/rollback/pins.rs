@@ -157,9 +157,10 @@ impl Checkpoints {
         Ok(Some((id, true)))
     }
 
-    /// Return [`Error::Pinned`] with the budget.
+    /// Return [`Error::Pinned`] with the pins and the budget.
     fn no_pin(&self) -> Result<(), Error> {
-        Err(Error::Pinned { limit: self.sizes.n_paid, checkpoint_bytes: self.params.checkpoint_bytes })
+        let limit = self.checkpoints.iter().filter(|checkpoint| checkpoint.pinned).count() as u32;
+        Err(Error::Pinned { limit, checkpoint_bytes: self.params.checkpoint_bytes })
     }
 
     /// Return a pinned checkpoint of a sequence at `pos`.
