@@ -14,6 +14,7 @@ import json
 import random
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -34,6 +35,8 @@ class Server:
         for line in self.process.stderr:
             print(line.strip())
             if "listening on" in line:
+                # Nobody reads on, and the server must not wait for that.
+                threading.Thread(target=self.process.stderr.read, daemon=True).start()
                 return
         raise RuntimeError(f"{command} ended with {self.process.wait()}")
 
@@ -70,13 +73,17 @@ class Agent:
 
     def ask(self, label, keep=True):
         """Send the conversation; keep the answer as its next message."""
-        body = {"messages": self.messages, "max_tokens": 40, "temperature": 0, "seed": self.rng.randrange(1 << 30)}
+        seed = self.rng.randrange(1 << 30)
+        body = {"messages": self.messages, "max_tokens": 24, "temperature": 0.8, "seed": seed}
         answer = self.server.post("/v1/chat/completions", body)
         usage = answer["usage"]
         n_prompt = usage["prompt_tokens"]
         n_evaluated = n_prompt - usage["prompt_tokens_details"]["cached_tokens"]
         self.seq = answer["backstitch"]["seq"]
-        self.counts.append((label, n_prompt, n_evaluated, answer["backstitch"]))
+        self.counts.append((n_prompt, n_evaluated))
+        told = answer["backstitch"]
+        why = ", ".join(f"{key} {told[key]}" for key in ("reevaluated", "first_differing_token", "why"))
+        print(f"{label:24} {n_prompt:6} tokens, {n_evaluated:5} evaluated; {why}", flush=True)
         if keep:
             content = answer["choices"][0]["message"]["content"] or "."
             self.messages.append({"role": "assistant", "content": content})
@@ -133,8 +140,8 @@ def tokens(server, messages):
 
 
 def ends(server, agent):
-    """Return, for each message, the tokens that stay if the next one is another: for the last one those
-    before the last token, from which an answer is generated again."""
+    """Return, for each message, the tokens that stay if the next one is another: for the last one
+    those before the last token, from which an answer is generated again."""
     sent = agent.messages[:-1]
     for n in range(1, len(sent)):
         other = [*sent[:n], {**sent[n], "content": "#"}]
@@ -162,10 +169,7 @@ def main():
     try:
         began = time.monotonic()
         agents, counts = afternoon(server, random.Random(args.seed))
-        for label, n_prompt, n_evaluated, told in counts:
-            why = ", ".join(f"{key} {told[key]}" for key in ("reevaluated", "first_differing_token", "why"))
-            print(f"{label:24} {n_prompt:6} tokens, {n_evaluated:5} evaluated; {why}")
-        n_prompt, n_evaluated = (sum(count[i] for count in counts) for i in (1, 2))
+        n_prompt, n_evaluated = (sum(count[i] for count in counts) for i in (0, 1))
         percent = 100 * n_evaluated / n_prompt
         seconds = time.monotonic() - began
         print(f"{len(counts)} requests in {seconds:.0f} s: {n_evaluated} of {n_prompt} tokens, {percent:.1f} %")

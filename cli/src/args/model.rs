@@ -1,6 +1,7 @@
 //! Options that several commands share: the model, the text, and how the text is evaluated.
 //!
-//! The defaults of `--spacing` and `--journal` are those of the library; a test holds them together.
+//! The defaults of `--spacing` and `--journal` are those of the library; a test holds them
+//! together.
 
 use super::adapters::AdapterArgs;
 use super::numbers::count;

@@ -176,7 +176,7 @@ mod tests {
     fn push(pins: &mut Pins, pos: i32, budget: usize) -> usize {
         let mut n = 0;
         while pins.list.len() >= budget {
-            give_up(&mut [pins]).unwrap();
+            give_up(&mut [&mut *pins]).unwrap();
             n += 1;
         }
         pins.push(Pos(pos));

@@ -42,8 +42,8 @@ fn settled(model: &Model, params: &EngineParams) -> (EngineParams, Params) {
     // Checkpoints have a budget of their own.
     let cells_alone = params.context.rollback(RollbackParams::OFF);
     let bytes = |n_ctx| Budget::new(hparams, model.graph(), &cells_alone.n_ctx(n_ctx)).caches;
-    // Caches grow in blocks, so the bytes of a cell follow from many; a window that is as wide as the
-    // context would be counted as if it grew.
+    // Caches grow in blocks, so the bytes of a cell follow from many; a window that is as wide as
+    // the context would be counted as if it grew.
     let n_cells = 1 << 20;
     let per_cell = (bytes(2 * n_cells).saturating_sub(bytes(n_cells)) / u64::from(n_cells)).max(1);
     let held = (params.held_bytes / per_cell).min(params.n_held as u64 * u64::from(n_ctx));
