@@ -178,7 +178,8 @@ def main():
         for name, agent in agents.items():
             own = [sequence for sequence in held if sequence["seq"] == agent.seq]
             for n, pos in ends(server, agent):
-                if not any(is_held(sequence, pos) for sequence in own):
+                # Where an answer began, the place before the last token of its prompt is held.
+                if not any(is_held(sequence, at) for sequence in own for at in (pos, pos - 1)):
                     lost.append(f"{name}: the end of message {n} of {len(agent.messages)}, at {pos}")
         print(f"{len(held)} sequences held; " + ("every end is held" if not lost else "NOT HELD: " + "; ".join(lost)))
         status = next(line for line in open(f"/proc/{server.process.pid}/status") if line.startswith("VmHWM"))
