@@ -170,7 +170,8 @@ fn a_dropped_savepoint_leaves_what_there_was() {
             let before = kept(&memory);
             let ends = all.map(|seq| memory.seq_pos_max(seq).map(Pos::next));
             let end = |seq: SeqId| ends[seq.index()];
-            let mut savepoint = memory.savepoint(&all[..1 + random.below(3) as usize]).unwrap();
+            let listed = &all[..1 + random.below(3) as usize];
+            let mut savepoint = memory.savepoint(listed).unwrap();
             for _ in 0..3 {
                 let from = savepoint.seq_pos_max(SeqId(0)).map_or(0, |last| last.0 + 1);
                 let batch = run_of(0, from..from + 1 + random.below(120));
@@ -179,7 +180,8 @@ fn a_dropped_savepoint_leaves_what_there_was() {
                 plan.commit().unwrap();
             }
             drop(savepoint);
-            for (seq, (after, before)) in all.iter().zip(kept(&memory).iter().zip(&before)) {
+            // Other sequences may have lost checkpoints to the budget.
+            for (seq, (after, before)) in listed.iter().zip(kept(&memory).iter().zip(&before)) {
                 let lists = |kept: &Kept| kept.snapshot.sequences[0].checkpoints.clone();
                 assert_eq!(lists(&after.0), lists(&before.0), "{seq}, round {round}");
                 assert_eq!(after.1, before.1, "{seq}, round {round}");
