@@ -5,7 +5,7 @@
 
 use crate::error::Error;
 use crate::output::{bytes, note};
-use backstitch_models::{Budget, Context, Model, Params};
+use backstitch_models::{Budget, Context, Model, Params, RollbackParams};
 use std::fs::read_to_string;
 use std::path::Path;
 
@@ -35,6 +35,72 @@ pub fn check(model: &Model, params: &Params) -> Result<(), Error> {
         note("warning", needs(limit));
     }
     Ok(())
+}
+
+/// Context size that is chosen where the system does not tell its memory, and the smallest that is
+/// chosen for want of memory, in tokens.
+const LEAST_N_CTX: u32 = 4096;
+/// Bytes of checkpoints that are chosen for want of memory, and the most that are chosen.
+const CHECKPOINT_BYTES: std::ops::RangeInclusive<u64> = 256 << 20..=8 << 30;
+
+/// Context size of a command without `-c`: the model's own, or what half of the memory holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsualContext {
+    /// Tokens of a sequence.
+    pub n_ctx: u32,
+    /// Bytes that this process can have beside the weights, if they are the reason that `n_ctx` is
+    /// less than the model's own.
+    pub bounded_by: Option<u64>,
+}
+
+/// Return the context size for a command without `-c` that evaluates `n_together` sequences of that
+/// size, and keeps `n_held` bytes beside them.
+pub fn usual_context(model: &Model, params: &Params, n_together: u32, n_held: u64) -> UsualContext {
+    let beside = beside_weights(model, params, Path::new("/"));
+    // Checkpoints have a budget of their own.
+    let params = params.rollback(RollbackParams::OFF);
+    let bytes = |n_ctx: u32| {
+        let params = params.n_ctx(n_ctx.saturating_mul(n_together)).n_ctx_seq(n_ctx).n_seq_max(n_together);
+        Budget::new(model.hparams(), model.graph(), &params).caches
+    };
+    usual(model.hparams().n_ctx_train, beside, n_held, bytes)
+}
+
+/// Return the largest context up to `n_ctx_train` whose `bytes` are at most half of what is
+/// `beside` the weights, and leave `n_held` bytes of it.
+fn usual(n_ctx_train: u32, beside: Option<u64>, n_held: u64, bytes: impl Fn(u32) -> u64) -> UsualContext {
+    let Some(beside) = beside else {
+        return UsualContext { n_ctx: n_ctx_train.min(LEAST_N_CTX), bounded_by: None };
+    };
+    let most = (beside / 2).min(beside.saturating_sub(n_held));
+    if n_ctx_train <= LEAST_N_CTX || bytes(n_ctx_train) <= most {
+        return UsualContext { n_ctx: n_ctx_train, bounded_by: None };
+    }
+    // The size is a multiple of this unit.
+    let unit = 256;
+    let (mut low, mut high) = (LEAST_N_CTX / unit, n_ctx_train.div_ceil(unit));
+    while low + 1 < high {
+        let middle = low.midpoint(high);
+        if bytes(middle * unit) <= most { low = middle } else { high = middle }
+    }
+    UsualContext { n_ctx: low * unit, bounded_by: Some(beside) }
+}
+
+/// Return the bytes of checkpoints without `--checkpoint-mib`: an eighth of what this process can
+/// have beside the weights. They are touched when they are used.
+pub fn usual_checkpoint_bytes(model: &Model, params: &Params) -> u64 {
+    let eighth = beside_weights(model, params, Path::new("/")).unwrap_or(0) / 8;
+    eighth.clamp(*CHECKPOINT_BYTES.start(), *CHECKPOINT_BYTES.end())
+}
+
+/// Return the bytes of memory that this process can have beside the weights of a model, swap space
+/// not counted; `None` on systems that do not report them.
+fn beside_weights(model: &Model, params: &Params, root: &Path) -> Option<u64> {
+    let weights = Budget::new(model.hparams(), model.graph(), params).weights;
+    let info = read_to_string(root.join("proc/meminfo")).ok()?;
+    let machine = kib(&info, "MemTotal:");
+    let hard = limits(root).into_iter().filter(|limit| limit.is_hard).map(|limit| limit.bytes);
+    Some(hard.chain(machine).min()?.saturating_sub(weights))
 }
 
 /// Return the line of `-v` about the memory of a context, its model and its adapters.
@@ -117,6 +183,20 @@ fn group(root: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_usual_context_is_the_models_own_or_half_of_the_memory() {
+        let bytes = |n_ctx: u32| 1000 * u64::from(n_ctx);
+        let n_ctx = |train, beside, held| usual(train, beside, held, bytes);
+        let own = |n_ctx| UsualContext { n_ctx, bounded_by: None };
+        assert_eq!(n_ctx(32_768, Some(1 << 30), 0), own(32_768));
+        assert_eq!(n_ctx(512, Some(1), 0), own(512));
+        assert_eq!(n_ctx(32_768, None, 0), own(4096));
+        for (beside, held, wanted) in [(20_000_000, 0, 9984), (20_000_000, 15_000_000, 4864), (1, 5, 4096)] {
+            let bounded = UsualContext { n_ctx: wanted, bounded_by: Some(beside) };
+            assert_eq!(n_ctx(32_768, Some(beside), held), bounded);
+        }
+    }
 
     #[test]
     fn the_limits_of_a_system_are_read() {

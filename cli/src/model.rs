@@ -7,6 +7,7 @@
 use crate::args::{CacheType, ContextArgs, ModelArgs, SamplingArgs};
 use crate::embedded;
 use crate::error::Error;
+use crate::memory;
 use crate::output::note;
 use crate::progress::Progress;
 use backstitch_core::cell::CellType;
@@ -17,10 +18,6 @@ use backstitch_models::sampler::Settings;
 use backstitch_models::vocab::Vocab;
 use backstitch_models::{LoadParams, Model, Params, RollbackParams, Token, fingerprint};
 use std::path::Path;
-
-/// Largest context size that is chosen without `-c`. Contexts of some models are so long that their
-/// caches would fill the memory.
-const DEFAULT_N_CTX: u32 = 4096;
 
 impl ModelArgs {
     /// Return the way to access the bytes of the file.
@@ -83,23 +80,23 @@ pub fn n_cores() -> u32 {
 pub fn params(args: &ContextArgs, model: &Model) -> Params {
     let ContextArgs { n_threads: wanted, evaluation: args, .. } = args;
     let n_ctx_train = model.hparams().n_ctx_train;
-    Params::default()
-        .n_ctx(match args.n_ctx {
-            None => n_ctx_train.min(DEFAULT_N_CTX),
-            Some(0) => n_ctx_train,
-            Some(n) => n,
-        })
+    let params = Params::default()
         .n_ubatch(args.n_ubatch)
         .n_batch(args.n_batch)
         .n_threads(n_threads(*wanted))
         .type_k(args.type_k.into())
-        .type_v(args.type_v.into())
-        .rollback(
-            RollbackParams::default()
-                .checkpoint_bytes(u64::from(args.checkpoint_mib) << 20)
-                .spacing(args.spacing)
-                .journal(args.journal),
-        )
+        .type_v(args.type_v.into());
+    let checkpoint_bytes = match args.checkpoint_mib {
+        None => memory::usual_checkpoint_bytes(model, &params),
+        Some(mib) => u64::from(mib) << 20,
+    };
+    let rollback = RollbackParams::default().checkpoint_bytes(checkpoint_bytes);
+    let params = params.rollback(rollback.spacing(args.spacing).journal(args.journal));
+    params.n_ctx(match args.n_ctx {
+        None => memory::usual_context(model, &params, 1, 0).n_ctx,
+        Some(0) => n_ctx_train,
+        Some(n) => n,
+    })
 }
 
 /// Check that every token in `--logit-bias` exists.

@@ -9,6 +9,7 @@
 //! - `cross`: keys and values of the encoder output.
 //! - `recurrent`: states of fixed size, and the journals of their inputs.
 //! - `paged`, `block`, `bytes`, `table`, `layer`: paged cells, which both kinds of attention store.
+//! - `charges`: blocks of checkpoints, each counted once.
 //! - `slots`: reference counts of blocks and states.
 //! - `plan`, `operation`, `rollback`, `survey`: requests to all caches.
 //! - `view`: what compute reads and writes.
@@ -18,6 +19,7 @@
 
 pub(crate) mod block;
 mod bytes;
+pub(crate) mod charges;
 mod cross;
 mod kv;
 mod layer;
@@ -80,7 +82,7 @@ impl Caches {
         for (retained, own) in &assigned {
             match retained {
                 Retained::EncoderOutput => cross = Some(CrossCache::new(own, params, home)?),
-                _ => kv.push(KvCache::new(*retained, own, params, sizes.n_checkpoints, home)?),
+                _ => kv.push(KvCache::new(*retained, own, params, sizes, home)?),
             }
         }
         let is_recurrent = layers.iter().any(|spec| !spec.recurrent.is_empty());
@@ -157,6 +159,11 @@ impl Caches {
     pub fn may_touch(&self, seq: SeqId, range: &Range<Pos>) -> bool {
         self.kept().any(|kv| kv.touches(seq, range))
             || self.states.as_ref().is_some_and(|states| states.touches(seq, range))
+    }
+
+    /// Return true if `seq` has encoder output.
+    pub fn has_encoder_output(&self, seq: SeqId) -> bool {
+        self.cross.as_ref().is_some_and(|cross| !cross.cells.table(seq).is_empty())
     }
 
     /// Drop the encoder output of `seq`.

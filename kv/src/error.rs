@@ -157,7 +157,7 @@ pub enum Error {
         Count((*.limit).into(), "pinned positions")
     )]
     Pinned {
-        /// Number of checkpoints that the budget pays for.
+        /// Number of pinned positions that use the budget up.
         limit: u32,
         /// Budget, in bytes.
         checkpoint_bytes: u64,

@@ -159,8 +159,9 @@ impl Memory {
         self.run(Op::Remove { seq, range })
     }
 
-    /// Share the tokens of `range` of `src` with the empty sequence `dst`. Blocks and states are
-    /// shared until one of the two sequences changes; nothing is copied.
+    /// Share the tokens of `range` of `src` with the empty sequence `dst`, and its encoder output,
+    /// which every part of a sequence has. Blocks and states are shared until one of the two
+    /// sequences changes; nothing is copied.
     ///
     /// # Errors
     /// - [`Error::SameSequence`] if `src` is `dst`.
@@ -257,9 +258,10 @@ impl Memory {
         let (Op::Remove { seq, range } | Op::Copy { src: seq, range, .. } | Op::Move { seq, range, .. }) =
             &op;
         let end = self.end(*seq);
-        // A sequence without tokens can have encoder output.
-        let copies_all = matches!(op, Op::Copy { .. }) && *range == (Pos::ZERO..Pos::MAX);
-        let touches = copies_all || self.caches.touches(*seq, range);
+        // Every part of a sequence has its encoder output, also before the first token.
+        let copies_output =
+            matches!(op, Op::Copy { .. }) && self.caches.has_encoder_output(*seq) && !range.is_empty();
+        let touches = copies_output || self.caches.touches(*seq, range);
         if touches || self.caches.may_touch(*seq, range) {
             self.caches.apply(&op);
         }

@@ -9,7 +9,7 @@ mod rollback;
 pub use rollback::RollbackParams;
 
 use crate::error::Error;
-use crate::layer::{LayerSpec, Retained, Rotation, StateTensor};
+use crate::layer::{LayerSpec, Retained, Rotation, StateTensor, Window};
 use crate::setters::setters;
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, CellType};
@@ -37,6 +37,11 @@ pub struct Params {
 /// Return the number of blocks that `n_cells` cells fill.
 fn blocks(n_cells: u64) -> u64 {
     n_cells.div_ceil(BLOCK_CELLS as u64)
+}
+
+/// Return the most blocks that the cells of a window touch.
+fn window_blocks(window: Window) -> u64 {
+    blocks(window.size().into()) + 1
 }
 
 impl Default for Params {
@@ -69,13 +74,13 @@ impl Params {
     /// - All cells: `n_ctx` cells, and for each further sequence two blocks that may be partly
     ///   filled: the one at its end, and the one at which it left the sequence that it was forked
     ///   from.
-    /// - A window: the window and margin of each sequence, a window for each checkpoint, and one
-    ///   batch. A savepoint retains the cells at the former end of a sequence, margin included,
-    ///   while a batch is computed.
+    /// - A window: the window and margin of each sequence, the budget of checkpoints, a window for
+    ///   each checkpoint beside it, and one batch. A savepoint retains the cells at the former end
+    ///   of a sequence, margin included, while a batch is computed.
     /// - A batch: its cells, and a partly filled block for each sequence.
     /// - Encoder output: `n_ctx` cells twice, because the former output stays until the new one is
     ///   committed, and a partly filled block for each further sequence.
-    pub(crate) fn n_blocks(&self, retained: Retained, n_checkpoints: u32) -> u32 {
+    pub(crate) fn n_blocks(&self, retained: Retained, sizes: &Sizes) -> u32 {
         let blocks_of = |n_cells: u32| blocks(n_cells.into());
         let n_seq_max = u64::from(self.n_seq_max);
         let n_others = n_seq_max.saturating_sub(1);
@@ -83,7 +88,8 @@ impl Params {
             Retained::All => blocks_of(self.n_ctx) + 2 * n_others,
             Retained::Window(window) => {
                 let live = blocks(u64::from(window.size()) + u64::from(self.rollback.margin)) + 2;
-                let held = u64::from(n_checkpoints) * (blocks_of(window.size()) + 1);
+                let n_unpaid = u64::from(sizes.n_checkpoints - sizes.n_paid);
+                let held = self.paid_blocks(window, sizes) + n_unpaid * window_blocks(window);
                 2 * live * n_seq_max + blocks_of(self.n_batch) + n_seq_max + held
             }
             Retained::Batch { .. } => blocks_of(self.n_batch) + n_seq_max,
@@ -91,6 +97,29 @@ impl Params {
         };
         // The cap lets 32 bits number all cells.
         n_blocks.min(u64::from(u32::MAX / 64)) as u32
+    }
+
+    /// Return the number of blocks of a windowed cache that the budget of checkpoints pays for: a
+    /// whole window for one checkpoint, and for each further one the blocks that it does not share
+    /// with its neighbour. Checkpoints that lie closer together, and so share more, can be more.
+    pub(crate) fn paid_blocks(&self, window: Window, sizes: &Sizes) -> u64 {
+        match u64::from(sizes.n_apart) {
+            0 => 0,
+            n => window_blocks(window) + (n - 1) * self.own_blocks(window),
+        }
+    }
+
+    /// Return the number of blocks of a window that a checkpoint does not share with one that lies
+    /// `spacing` tokens before it.
+    fn own_blocks(&self, window: Window) -> u64 {
+        (blocks(self.rollback.spacing.into()) + 1).min(window_blocks(window))
+    }
+
+    /// Return the most checkpoints that are of any use: the schedule of each sequence, and a pin in
+    /// each block of the context.
+    fn wanted_checkpoints(&self) -> u64 {
+        let scheduled = u64::from(self.n_seq_max) * u64::from(self.rollback.schedule_len(self.n_ctx));
+        (scheduled + blocks(self.n_ctx.into())).min(1 << 20)
     }
 
     /// Return the number of states of each recurrent layer: two a sequence, the current one and the
@@ -136,11 +165,13 @@ impl Params {
         let mut sum = 0u64;
         for layer in layers {
             let Some((shape, retained)) = layer.cells(self.n_ctx) else { continue };
-            let n_blocks = self.n_blocks(retained, sizes.n_checkpoints);
+            let n_blocks = self.n_blocks(retained, sizes);
             let block_bytes = shape.layout(self.k_type, self.v_type).block_bytes() as u64;
             sum = sum.saturating_add(u64::from(n_blocks).saturating_mul(block_bytes));
             if !listed.contains(&retained) {
-                sum = sum.saturating_add(u64::from(n_blocks) * LISTED_BYTES);
+                let is_window = matches!(retained, Retained::Window(_));
+                let listed_bytes = LISTED_BYTES + if is_window { CHARGED_BYTES } else { 0 };
+                sum = sum.saturating_add(u64::from(n_blocks) * listed_bytes);
                 listed.push(retained);
             }
         }
@@ -151,6 +182,10 @@ impl Params {
 /// Bytes of bookkeeping for each block: its reference count, the positions of its cells, and a
 /// table entry.
 const LISTED_BYTES: u64 = 8 + 4 * BLOCK_CELLS as u64 + 8;
+
+/// Bytes of bookkeeping for each block of a windowed cache: the numbers of checkpoints and of pins
+/// that are charged for it.
+const CHARGED_BYTES: u64 = 8;
 
 /// Bytes of a memory, all of which are allocated when it is made. Lists of a few bytes for each
 /// sequence come on top.
@@ -182,8 +217,12 @@ fn tensor_bytes(layers: &[LayerSpec], len: fn(&StateTensor) -> usize) -> u64 {
 pub(crate) struct Sizes {
     /// True if rollbacks need checkpoints: some layer is recurrent or releases cells.
     pub needed: bool,
-    /// Number of checkpoints that the budget pays for.
+    /// Most checkpoints that the budget pays for: as many as there are states, or as there are
+    /// blocks of windows.
     pub n_paid: u32,
+    /// Number of checkpoints that the budget pays for if they lie `spacing` tokens apart, so that
+    /// they share little of their windows.
+    pub n_apart: u32,
     /// Number of all checkpoints: the paid ones, one for each journal, and two a sequence, for a
     /// savepoint at its end and for the position at which it was last edited.
     pub n_checkpoints: u32,
@@ -196,20 +235,36 @@ impl Sizes {
     pub fn new(layers: &[LayerSpec], params: &Params) -> Sizes {
         let windowed = |spec: &LayerSpec| match spec.cells(params.n_ctx) {
             Some((layer, Retained::Window(window))) => {
-                let block = layer.layout(params.k_type, params.v_type).block_bytes() as u64;
-                Some((blocks(window.size().into()) + 1) * block)
+                let bytes = layer.layout(params.k_type, params.v_type).block_bytes() as u64;
+                Some((window, bytes))
             }
             _ => None,
         };
-        let windows: u64 = layers.iter().filter_map(windowed).sum();
+        let windows = || layers.iter().filter_map(windowed);
         let states = tensor_bytes(layers, |tensor| tensor.len);
         let is_recurrent = layers.iter().any(|spec| !spec.recurrent.is_empty());
-        if windows == 0 && !is_recurrent {
+        if windows().next().is_none() && !is_recurrent {
             return Sizes::default();
         }
+        let bytes_of = |n_blocks: &dyn Fn(Window) -> u64| {
+            let bytes = windows().map(|(window, bytes)| n_blocks(window).saturating_mul(bytes));
+            bytes.fold(states, u64::saturating_add)
+        };
+        let first = bytes_of(&window_blocks);
+        let further = bytes_of(&|window| params.own_blocks(window));
         let RollbackParams { checkpoint_bytes, journal, .. } = params.rollback;
-        let wanted = u64::from(params.n_seq_max) * u64::from(params.rollback.schedule_len(params.n_ctx));
-        let n_paid = (checkpoint_bytes / (windows + states).max(1)).min(wanted).min(1 << 20) as u32;
+        let wanted = params.wanted_checkpoints();
+        let n_apart = match checkpoint_bytes.checked_sub(first) {
+            Some(left) => (1 + left / further.max(1)).min(wanted),
+            None => 0,
+        };
+        let mut sizes = Sizes { needed: true, n_apart: n_apart as u32, ..Sizes::default() };
+        let n_blocks = windows().map(|(window, _)| params.paid_blocks(window, &sizes)).max();
+        sizes.n_paid = match n_blocks {
+            // Pins in one block share it, so there can be as many as blocks.
+            Some(n_blocks) if !is_recurrent => n_blocks.min(wanted) as u32,
+            _ => sizes.n_apart,
+        };
         let n_journals = if is_recurrent && journal > 0 {
             // The cap keeps the numbers of all rows within 32 bits.
             params.n_seq_max.saturating_mul(3).min(u32::MAX / journal)
@@ -218,8 +273,8 @@ impl Sizes {
         };
         // Two more a sequence: one for the rollback floor and one for a savepoint.
         let n_checkpoints =
-            n_paid.saturating_add(n_journals).saturating_add(params.n_seq_max.saturating_mul(2));
-        Sizes { needed: true, n_paid, n_checkpoints, n_journals }
+            sizes.n_paid.saturating_add(n_journals).saturating_add(params.n_seq_max.saturating_mul(2));
+        Sizes { n_checkpoints, n_journals, ..sizes }
     }
 }
 

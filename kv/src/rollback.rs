@@ -17,4 +17,5 @@ mod segments;
 mod survey;
 
 pub(crate) use checkpoints::{Checkpoint, Checkpoints, ListedCheckpoint};
+pub(crate) use pins::HeldEnd;
 pub use route::{CostRange, RollbackCost, Route};

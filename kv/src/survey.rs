@@ -115,8 +115,8 @@ pub struct Checkpoint {
 pub struct Budget {
     /// Rollback parameters in force, after they were rounded and clamped to each other.
     pub params: RollbackParams,
-    /// Number of checkpoints that the bytes pay for; checkpoints at which journals begin come on
-    /// top.
+    /// Most checkpoints that the bytes pay for, if their windows overlap; checkpoints at which
+    /// journals begin come on top.
     pub n_paid: u32,
     /// Number of checkpoints that exist.
     pub n_checkpoints: u32,

@@ -10,6 +10,7 @@
 //! | `worker` | the thread: it takes requests in, composes batches and evaluates them |
 //! | `task`, `lines` | a request under way: its samplers, its text, its events |
 //! | `conversations` | the sequences that are held, and the choice of the one to continue |
+//! | `pins` | the ends of messages that stay reachable, and those given up when space runs out |
 //! | `queue` | the places of requests that wait |
 //! | `report` | what the engine tells about slots, the cache and its counters |
 //!
@@ -45,6 +46,7 @@ mod embed;
 mod event;
 mod lines;
 mod params;
+mod pins;
 mod queue;
 mod report;
 mod request;

@@ -1,7 +1,7 @@
 //! Options that several commands share: the model, the text, and how the text is evaluated.
 //!
-//! The defaults of `--spacing`, `--journal` and `--checkpoint-mib` are those of the library; a test
-//! holds them together.
+//! The defaults of `--spacing` and `--journal` are those of the library; a test holds them
+//! together.
 
 use super::adapters::AdapterArgs;
 use super::numbers::count;
@@ -57,7 +57,8 @@ pub struct ContextArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Evaluation")]
 pub struct EvaluationArgs {
-    /// Context size, in tokens; 0 is the model's own [default: the model's own, capped at 4096].
+    /// Context size, in tokens; 0 is the model's own [default: the model's own, or what half of the
+    /// memory beside the weights holds].
     #[arg(short = 'c', long = "ctx-size", value_name = "N")]
     pub n_ctx: Option<u32>,
     /// Logical batch size: the most tokens of a prompt that are planned together.
@@ -81,9 +82,10 @@ pub struct EvaluationArgs {
     /// the model; 0 is none.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = value_parser!(u32).range(..=1 << 16))]
     pub journal: u32,
-    /// Memory limit of checkpoints, in MiB.
-    #[arg(long, value_name = "N", default_value_t = 256)]
-    pub checkpoint_mib: u32,
+    /// Memory limit of checkpoints, in MiB [default: an eighth of the memory beside the weights,
+    /// 256 to 8192].
+    #[arg(long, value_name = "N")]
+    pub checkpoint_mib: Option<u32>,
 }
 
 /// Data types of cells in the KV cache, by llama.cpp's names.

@@ -173,7 +173,7 @@ fn timeline_defaults_are_those_of_the_library() {
         (args.context.evaluation.spacing, args.context.evaluation.journal),
         (library.spacing, library.journal)
     );
-    assert_eq!(u64::from(args.context.evaluation.checkpoint_mib) << 20, library.checkpoint_bytes);
+    assert_eq!(args.context.evaluation.checkpoint_mib, None);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::args::{
 };
 use crate::error::Error;
 use crate::interrupt::{self, Stoppable};
-use crate::output::note;
+use crate::output::{bytes, note};
 use crate::{embedded, memory, model, whole_file};
 use backstitch_models::{LoadParams, Model, Params, Pooling, Token};
 use backstitch_server::engine::{DraftSource, Drafts, Engine, EngineParams, SlotLayout};
@@ -119,13 +119,21 @@ fn engine_params(args: &ServeArgs, model: &Model) -> Result<EngineParams, Error>
     let SlotArgs { parallel, kv_unified, cache_ram, .. } = &args.slots;
     let asked = parallel.and_then(|n| u32::try_from(n).ok()).filter(|&n| n > 0);
     let n_slots = asked.unwrap_or(DEFAULT_SLOTS);
-    let context = model::params(&args.context, model).pooling(args.answers.pooling());
+    let held_bytes = u64::try_from(*cache_ram).map_or(u64::MAX, |mib| mib << 20);
+    let mut context = model::params(&args.context, model).pooling(args.answers.pooling());
     // As with llama-server, -np N without --kv-unified shares the context out. Without -np every
     // request may have all of it.
-    let n_ctx = match asked {
-        Some(n) if !kv_unified => context.n_ctx / n,
-        _ => context.n_ctx,
-    };
+    let n_shares = asked.filter(|_| !kv_unified).unwrap_or(1);
+    let n_together = n_slots / n_shares;
+    let mut bounded_by = None;
+    if args.context.evaluation.n_ctx.is_none() {
+        // Conversations without a limit take what is left.
+        let held = if held_bytes == u64::MAX { 0 } else { held_bytes };
+        let others = held.saturating_add(context.rollback.checkpoint_bytes);
+        let usual = memory::usual_context(model, &context, n_together, others);
+        (context, bounded_by) = (context.n_ctx(usual.n_ctx), usual.bounded_by);
+    }
+    let n_ctx = context.n_ctx / n_shares;
     if n_ctx == 0 {
         let text = format!(
             "-c {} is not enough for -np {n_slots}: give each request a token at least",
@@ -134,19 +142,32 @@ fn engine_params(args: &ServeArgs, model: &Model) -> Result<EngineParams, Error>
         return Err(Error::Refused(text));
     }
     let n_ctx = model::within_positions(n_ctx, model);
+    note("note", context_line(n_ctx, model, n_together, bounded_by));
     let drafts = drafts(args)?;
     Ok(EngineParams {
         context: batched(context, n_ctx),
         n_ctx,
         n_slots: n_slots as usize,
         n_held: args.slots.cache_sequences.into(),
-        held_bytes: u64::try_from(*cache_ram).map_or(u64::MAX, |mib| mib << 20),
+        held_bytes,
         max_waiting: args.network.max_waiting,
         state: args.slots.state.clone(),
         state_bytes: args.slots.state_mib.saturating_mul(1 << 20),
         drafts,
         ..EngineParams::default()
     })
+}
+
+/// Return the line about the context of a request, and about the memory if that bounds it.
+fn context_line(n_ctx: u32, model: &Model, n_together: u32, bounded_by: Option<u64>) -> String {
+    let line = format!("context: {n_ctx} of {} tokens", model.hparams().n_ctx_train);
+    match bounded_by.map(bytes) {
+        None => line,
+        Some(memory) => {
+            let requests = if n_together == 1 { "one".into() } else { format!("{n_together} at once") };
+            format!("{line}; {requests} may take half of the {memory} beside the weights, -c asks for more")
+        }
+    }
 }
 
 /// Return the drafts of speculative decoding, if they are wanted.

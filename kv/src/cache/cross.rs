@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::external::Home;
 use crate::ids::SeqId;
 use crate::layer::{AttentionLayer, Retained};
-use crate::params::Params;
+use crate::params::{Params, Sizes};
 use crate::reserve;
 use alloc::vec::Vec;
 use backstitch_core::cell::BLOCK_CELLS;
@@ -38,7 +38,7 @@ pub(crate) struct CrossCache {
 impl CrossCache {
     /// Make an empty cache for these layers.
     pub fn new(layers: &[AttentionLayer], params: &Params, home: Home) -> Result<CrossCache, Error> {
-        let cells = PagedCells::new(Retained::EncoderOutput, layers, params, 0, home)?;
+        let cells = PagedCells::new(Retained::EncoderOutput, layers, params, &Sizes::default(), home)?;
         Ok(CrossCache {
             fresh: tables(params.n_seq_max, cells.table_room)?,
             cells,

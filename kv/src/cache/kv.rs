@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::external::Home;
 use crate::ids::{Pos, SeqId};
 use crate::layer::{AttentionLayer, Retained, Window};
-use crate::params::Params;
+use crate::params::{Params, Sizes};
 use crate::reserve;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -64,7 +64,7 @@ impl KvCache {
         retained: Retained,
         layers: &[AttentionLayer],
         params: &Params,
-        n_checkpoints: u32,
+        sizes: &Sizes,
         home: Home,
     ) -> Result<KvCache, Error> {
         let (n_batch, n_seq_max) = (params.n_batch as usize, params.n_seq_max as usize);
@@ -75,7 +75,7 @@ impl KvCache {
             }
         }
         Ok(KvCache {
-            cells: PagedCells::new(retained, layers, params, n_checkpoints, home)?,
+            cells: PagedCells::new(retained, layers, params, sizes, home)?,
             views,
             marks: reserve::filled(n_seq_max, None)?,
             swaps: Vec::with_capacity(n_seq_max),

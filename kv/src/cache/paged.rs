@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::external::{Change, Home};
 use crate::ids::SeqId;
 use crate::layer::{AttentionLayer, Retained, Sees};
-use crate::params::Params;
+use crate::params::{Params, Sizes};
 use crate::reserve;
 use alloc::vec::Vec;
 use backstitch_core::cell::BLOCK_CELLS;
@@ -52,16 +52,16 @@ impl PagedCells {
         retained: Retained,
         specs: &[AttentionLayer],
         params: &Params,
-        n_checkpoints: u32,
+        sizes: &Sizes,
         home: Home,
     ) -> Result<PagedCells, Error> {
         let Params { n_ctx, n_batch, n_seq_max, .. } = *params;
-        let n_blocks = params.n_blocks(retained, n_checkpoints);
+        let n_blocks = params.n_blocks(retained, sizes);
         let mut window = None;
         let (n_ctx, table_cells) = match retained {
             Retained::All => (n_ctx, n_ctx),
             Retained::Window(kept) => {
-                window = Some(WindowCells::new(kept, params, n_checkpoints)?);
+                window = Some(WindowCells::new(kept, params, sizes, n_blocks)?);
                 // A sequence has at most these cells, however long it becomes.
                 (u32::MAX, WindowCells::n_cells(kept, params))
             }
@@ -137,10 +137,8 @@ impl PagedCells {
 
     /// Give a new checkpoint imported cells; the pool counts the table as a user already.
     pub fn give_checkpoint(&mut self, checkpoint: u32, table: BlockTable) {
-        let Some(window) = &mut self.window else { return };
-        if let Some(held) = window.held.get_mut(checkpoint as usize) {
-            core::mem::replace(held, table).clear(&mut self.pool);
-        }
+        let Self { window: Some(window), pool, .. } = self else { return };
+        window.change_held(checkpoint, |held| core::mem::replace(held, table).clear(pool));
     }
 }
 
@@ -152,6 +150,9 @@ impl PagedCells {
         let held = self.window.iter().flat_map(|window| &window.held);
         let tables = self.tables.iter().chain(held);
         tables.clone().try_for_each(|table| table.audit(&self.pool))?;
+        if let Some(window) = &self.window {
+            window.charges.iter().try_for_each(|charges| charges.audit(&window.held))?;
+        }
         self.pool.audit(tables.flat_map(|table| table.touched(0..u32::MAX).map(|t| t.1)))?;
         if self.placed.is_empty() { Ok(()) } else { Err("a plan left something behind".into()) }
     }

@@ -5,6 +5,7 @@
 //! checkpoints, since they can cut a sequence anywhere.
 
 use super::Caches;
+use super::charges::Charge;
 use super::kv::KvCache;
 use super::operation::Restore;
 use crate::error::Error;
@@ -54,6 +55,17 @@ impl Caches {
     pub fn drop_checkpoint(&mut self, id: u32) {
         self.kept_mut().for_each(|kv| kv.drop_checkpoint(id));
         self.states.iter_mut().for_each(|states| states.drop_checkpoint(id));
+    }
+
+    /// Charge the cells of checkpoint `id` to the budget, or no longer. States are charged by
+    /// number.
+    pub fn charge(&mut self, id: u32, charge: Charge, is_charged: bool) {
+        self.kept_mut().for_each(|kv| kv.charge(id, charge, is_charged));
+    }
+
+    /// Return true if checkpoints retain more cells of a cache than the budget pays for.
+    pub fn exceeds(&self, charge: Charge) -> bool {
+        self.kept().any(|kv| kv.exceeds(charge))
     }
 
     /// Reserve the state that a rollback writes. `undo` releases it.

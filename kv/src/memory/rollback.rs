@@ -44,7 +44,17 @@ impl Memory {
     /// [`Error::UnknownSequence`] if there is no such sequence.
     pub fn unpin(&mut self, seq: SeqId, pos: Pos) -> Result<bool, Error> {
         self.check_seq(seq)?;
-        Ok(self.checkpoints.unpin(seq, pos))
+        Ok(self.checkpoints.unpin(seq, pos, &mut self.caches))
+    }
+
+    /// Return the pinned positions of `seq`, ascending.
+    ///
+    /// # Errors
+    /// [`Error::UnknownSequence`] if there is no such sequence.
+    pub fn pins(&self, seq: SeqId) -> Result<impl Iterator<Item = Pos> + '_, Error> {
+        self.check_seq(seq)?;
+        let pinned = self.checkpoints.list(seq).iter().filter(|entry| self.checkpoints.get(entry.id).pinned);
+        Ok(pinned.map(|entry| entry.pos))
     }
 
     /// Return the position that the next token of `seq` gets.

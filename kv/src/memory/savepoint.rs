@@ -8,6 +8,7 @@ use crate::cache::operation::{Op, Pass};
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
 use crate::reserve;
+use crate::rollback::HeldEnd;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::{Deref, Range};
@@ -19,9 +20,8 @@ const ALL: Range<Pos> = Pos::ZERO..Pos::MAX;
 struct End {
     seq: SeqId,
     pos: Pos,
-    /// Checkpoint of this end, which other ends can share, and true if the savepoint pinned it,
-    /// rather than the caller before; `None` if the end needs none.
-    held: Option<(u32, bool)>,
+    /// Checkpoint of this end, which other ends can share; `None` if the end needs none.
+    held: Option<HeldEnd>,
 }
 
 /// The undo log of a group of sequences, from its creation until it is committed or dropped.
@@ -200,9 +200,9 @@ impl Savepoint<'_> {
     fn unpin_end(&mut self, end: &End) {
         let Memory { checkpoints, caches, .. } = &mut *self.memory;
         checkpoints.end_hold(end.seq);
-        let Some((id, is_new)) = end.held else { return };
-        match self.ends.iter_mut().filter_map(|other| other.held.as_mut()).find(|held| held.0 == id) {
-            Some(other) => other.1 |= is_new,
+        let Some(HeldEnd { id, is_new, .. }) = end.held else { return };
+        match self.ends.iter_mut().filter_map(|other| other.held.as_mut()).find(|held| held.id == id) {
+            Some(other) => other.is_new |= is_new,
             None => checkpoints.release(id, end.pos, is_new, caches),
         }
     }
@@ -232,11 +232,15 @@ impl Drop for Savepoint<'_> {
         self.give_back();
         while let Some(end) = self.ends.pop() {
             let Memory { checkpoints, caches, .. } = &mut *self.memory;
-            end.held.into_iter().for_each(|(id, _)| checkpoints.cut_behind(end.seq, id, caches));
+            end.held.iter().for_each(|held| checkpoints.cut_behind(end.seq, held.id, caches));
             // Ends are checkpoints: returning to one replays nothing.
             let back = self.memory.rewind(end.seq, end.pos, 1).and_then(Rewind::commit);
             debug_assert!(back.is_ok(), "{back:?}");
             self.unpin_end(&end);
+            let Memory { checkpoints, caches, .. } = &mut *self.memory;
+            for held in end.held.iter().filter(|held| held.is_made) {
+                checkpoints.drop_end(end.seq, held.id, caches);
+            }
         }
     }
 }

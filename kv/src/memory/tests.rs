@@ -3,6 +3,7 @@
 mod batch_only;
 mod external;
 mod hybrid;
+mod pins;
 mod rollback;
 mod savepoints;
 mod shared_tokens;

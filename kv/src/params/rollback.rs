@@ -21,8 +21,9 @@ use crate::setters::setters;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RollbackParams {
-    /// Most bytes that checkpoints take, shared by all sequences. Checkpoints at which journals
-    /// begin are not counted. If the bytes run out, the least useful checkpoint is dropped.
+    /// Most bytes that checkpoints take, shared by all sequences. A block of cells counts once,
+    /// however many checkpoints share it. Checkpoints at which journals begin are not counted. If
+    /// the bytes run out, the least useful checkpoint is dropped.
     pub checkpoint_bytes: u64,
     /// Least distance of scheduled checkpoints, in tokens: rolling back by d tokens re-evaluates at
     /// most `max(d, spacing)` tokens. It is rounded up to a multiple of `journal`.

@@ -1,6 +1,6 @@
 //! Checkpoints and lists that an import brings.
 
-use super::checkpoints::{Checkpoint, Checkpoints, ListedCheckpoint};
+use super::checkpoints::{Checkpoint, Checkpoints, LIST_ROOM, ListedCheckpoint};
 use crate::cache::Caches;
 use crate::error::Error;
 use crate::ids::SeqId;
@@ -70,7 +70,7 @@ impl Checkpoints {
     /// # Errors
     /// [`Error::OutOfMemory`] if the allocator refuses.
     pub fn empty_list(&self, len: usize) -> Result<Vec<ListedCheckpoint>, Error> {
-        reserve::with_room(len.max((self.sizes.n_checkpoints as usize).min(64)))
+        reserve::with_room(len.max((self.sizes.n_checkpoints as usize).min(LIST_ROOM)))
     }
 
     /// Replace the list of a sequence; its checkpoints count the new list already.

@@ -24,6 +24,9 @@ use crate::params::{RollbackParams, Sizes};
 use crate::reserve;
 use alloc::vec::Vec;
 
+/// Entries for which each list has room from the start, and behind each pin.
+pub(super) const LIST_ROOM: usize = 64;
+
 /// Checkpoint of the memory, named by its number. Forks share it: their lists name the same number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Checkpoint {
@@ -105,7 +108,7 @@ impl Checkpoints {
     /// [`Error::OutOfMemory`] if the allocator refuses.
     pub fn new(params: RollbackParams, sizes: Sizes, n_seq_max: u32) -> Result<Checkpoints, Error> {
         let (n, n_checkpoints) = (n_seq_max as usize, sizes.n_checkpoints as usize);
-        let lists = (0..n).map(|_| reserve::with_room(n_checkpoints.min(64)));
+        let lists = (0..n).map(|_| reserve::with_room(n_checkpoints.min(LIST_ROOM)));
         Ok(Checkpoints {
             params,
             sizes,

@@ -3,6 +3,7 @@
 
 use super::checkpoints::{Checkpoint, Checkpoints, ListedCheckpoint};
 use crate::cache::Caches;
+use crate::cache::charges::Charge;
 use crate::ids::{Pos, SeqId};
 
 impl Checkpoints {
@@ -41,9 +42,13 @@ impl Checkpoints {
 
     /// Drop the least useful checkpoints until the budget pays for the rest.
     pub fn keep_to_budget(&mut self, caches: &mut Caches) {
-        let is_paid = |c: &&Checkpoint| c.refs > 0 && c.readers == 0 && !c.floor;
-        let mut n_paid = self.checkpoints.iter().filter(is_paid).count();
-        while n_paid > self.sizes.n_paid as usize {
+        let mut n_paid = 0;
+        for (id, c) in (0..).zip(&self.checkpoints) {
+            let is_paid = c.refs > 0 && c.readers == 0 && !c.floor;
+            n_paid += u32::from(is_paid);
+            caches.charge(id, Charge::Paid, is_paid);
+        }
+        while n_paid > self.sizes.n_paid || caches.exceeds(Charge::Paid) {
             let Some(id) = self.least_useful() else { return };
             self.remove_everywhere(id, caches);
             n_paid -= 1;

@@ -70,12 +70,14 @@ impl Import<'_> {
         &self.memory.reservation.placement
     }
 
-    /// Replace the former content of the sequences. Cannot fail. Checkpoints that exceed the budget
-    /// beside those of other sequences are dropped now and counted in
-    /// [`Fit::n_checkpoints_dropped`].
+    /// Replace the former content of the sequences. Cannot fail. Pins and checkpoints that exceed
+    /// the budget beside those of other sequences are unpinned and dropped now, and counted in
+    /// [`Fit::n_unpinned`] and [`Fit::n_checkpoints_dropped`].
     pub fn commit(mut self) -> Fit {
         let Memory { reservation, caches, checkpoints, .. } = &mut *self.memory;
-        self.fit.n_checkpoints_dropped += core::mem::take(reservation).give(caches, checkpoints);
+        let (n_unpinned, n_dropped) = core::mem::take(reservation).give(caches, checkpoints);
+        self.fit.n_unpinned += n_unpinned;
+        self.fit.n_checkpoints_dropped += n_dropped;
         self.fit
     }
 }

@@ -27,9 +27,9 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// Replace the former content of the sequences with the reserved one; return the number of
-    /// checkpoints that the budget does not allow beside those of the other sequences.
-    pub(super) fn give(self, caches: &mut Caches, checkpoints: &mut Checkpoints) -> u32 {
+    /// Replace the former content of the sequences with the reserved one; return the numbers of
+    /// pins and of checkpoints that the budget does not allow beside those of the other sequences.
+    pub(super) fn give(self, caches: &mut Caches, checkpoints: &mut Checkpoints) -> (u32, u32) {
         for (cache, seq, table) in self.cells {
             if let Some(cells) = caches.cells_mut(cache) {
                 cells.give(seq, table);
@@ -47,8 +47,14 @@ impl Reservation {
         for (seq, list) in self.lists {
             checkpoints.give(seq, list, caches);
         }
+        let mut n_unpinned = 0;
+        for &id in &self.checkpoints {
+            let is_unpinned = checkpoints.get(id).pinned && !checkpoints.pay_pin(id, caches);
+            n_unpinned += u32::from(is_unpinned);
+        }
         checkpoints.keep_to_budget(caches);
-        self.checkpoints.iter().filter(|&&id| checkpoints.get(id).refs == 0).count() as u32
+        let n_dropped = self.checkpoints.iter().filter(|&&id| checkpoints.get(id).refs == 0).count() as u32;
+        (n_unpinned, n_dropped)
     }
 
     /// Free everything that was reserved.

@@ -178,8 +178,16 @@ impl Context {
     }
 
     fn is_pinned(&self, seq: SeqId, pos: Pos) -> bool {
-        let survey = self.memory.survey(seq);
-        survey.is_ok_and(|survey| survey.checkpoints.iter().any(|at| at.pos == pos && at.is_pinned))
+        self.memory.pins(seq).is_ok_and(|mut pins| pins.any(|pin| pin == pos))
+    }
+
+    /// Return the pinned positions of `seq`, ascending.
+    ///
+    /// # Errors
+    /// [`Error::Sequence`] if `seq` does not exist.
+    pub fn pins(&self, seq: SeqId) -> Result<impl Iterator<Item = Pos> + '_, Error> {
+        self.history(seq)?;
+        Ok(self.memory.pins(seq)?)
     }
 
     /// Return the positions of `seq` as ranges of equal rollback cost: reached at once, by replay

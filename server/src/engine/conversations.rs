@@ -2,6 +2,7 @@
 //! branched. Together they form a prefix tree, because forks share their blocks.
 
 use super::event::{Reuse, ReuseLimit};
+use super::pins::{Pins, give_up};
 use super::request::Tenant;
 use backstitch_models::adapter::AdapterSet;
 use backstitch_models::backstitch_kv::RollbackCost;
@@ -16,8 +17,8 @@ pub(super) struct Held {
     pub used: Instant,
     /// A request extends the sequence.
     pub is_busy: bool,
-    /// Pinned positions that this sequence added, ascending.
-    pub pins: Vec<Pos>,
+    /// The ends of messages at which it is pinned.
+    pub pins: Pins,
     /// Later prompts may continue the sequence. False for sequences with an encoder's output, and
     /// for those whose tokens were moved.
     pub is_reusable: bool,
@@ -33,9 +34,9 @@ pub(super) struct Conversations {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prefix {
     pub seq: SeqId,
-    /// The number of tokens that the sequence shares with the prompt.
+    /// The most tokens that a held sequence, this one or another, shares with the prompt.
     pub n_common: usize,
-    /// The position to roll back to: `n_common`, or that of a checkpoint before it.
+    /// The position to roll this one back to: where it differs, or that of a checkpoint before.
     pub start: usize,
     /// The number of tokens replayed to get there.
     pub n_replayed: usize,
@@ -82,8 +83,17 @@ impl Conversations {
 
     /// Add a sequence that a request extends.
     pub fn add(&mut self, seq: SeqId, tenant: Tenant) {
-        let (used, pins) = (Instant::now(), Vec::new());
+        let (used, pins) = (Instant::now(), Pins::default());
         self.list.push(Held { seq, tenant, used, is_busy: true, pins, is_reusable: true });
+    }
+
+    /// Add a fork of `parent` at `pos` that a request extends.
+    pub fn add_fork(&mut self, fork: SeqId, tenant: Tenant, parent: SeqId, pos: Pos) {
+        let pins = self.get(parent).map(|held| held.pins.up_to(pos)).unwrap_or_default();
+        self.add(fork, tenant);
+        if let Some(held) = self.get_mut(fork) {
+            held.pins = pins;
+        }
     }
 
     pub fn remove(&mut self, seq: SeqId) {
@@ -105,12 +115,14 @@ impl Conversations {
     ) -> Result<Option<Prefix>, Error> {
         let prompt = prompt.get(..prompt.len().saturating_sub(1)).unwrap_or_default();
         let mut best: Option<Prefix> = None;
+        let mut n_longest = 0;
         for held in self.list.iter().filter(|held| held.is_reusable && held.tenant == tenant) {
             if ctx.adapters(held.seq)? != adapters {
                 continue;
             }
             let tokens = ctx.tokens(held.seq)?;
             let n_common = common(tokens, prompt);
+            n_longest = n_longest.max(n_common);
             let is_better = |start: usize, is_whole: bool| match &best {
                 None => true,
                 Some(best) => (start, is_whole) > (best.start, best.is_whole),
@@ -124,7 +136,8 @@ impl Conversations {
                 best = Some(Prefix { seq: held.seq, n_common, start, n_replayed, is_whole });
             }
         }
-        Ok(best)
+        // Another sequence can hold more than the one that needs the fewest evaluations.
+        Ok(best.map(|best| Prefix { n_common: n_longest, ..best }))
     }
 
     /// Return the idle sequence that was used last before all others, except `spared`.
@@ -156,10 +169,23 @@ impl Conversations {
         Ok(found)
     }
 
-    /// Return the sequence that was used last before all others of those with pins.
-    pub fn oldest_pinned(&self) -> Option<SeqId> {
-        let pinned = self.list.iter().filter(|held| !held.pins.is_empty());
-        pinned.min_by_key(|held| held.used).map(|held| held.seq)
+    /// Choose a pin to give up, so that the budget of checkpoints pays for another one. Return its
+    /// sequence and position.
+    ///
+    /// # Errors
+    /// Those of [`Context::pins`].
+    pub fn give_up_pin(&mut self, ctx: &Context) -> Result<Option<(SeqId, Pos)>, Error> {
+        // Requests under way are the latest use.
+        self.list.sort_by_key(|held| std::cmp::Reverse((held.is_busy, held.used)));
+        let mut pinned = Vec::new();
+        for held in &mut self.list {
+            pinned.clear();
+            pinned.extend(ctx.pins(held.seq)?);
+            held.pins.follow(&pinned);
+        }
+        let mut all: Vec<&mut Pins> = self.list.iter_mut().map(|held| &mut held.pins).collect();
+        let given_up = give_up(&mut all);
+        Ok(given_up.and_then(|(of, pos)| Some((self.list.get(of)?.seq, pos))))
     }
 }
 

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 pub struct EngineParams {
     /// Parameters of the context. `n_ctx` and `n_seq_max` follow from the fields below.
     pub context: Params,
-    /// The most tokens of one sequence; 0 for the context length of the model, capped at 4096.
+    /// The most tokens of one sequence; 0 for the context length of the model.
     pub n_ctx: u32,
     /// The number of requests that are evaluated together.
     pub n_slots: usize,

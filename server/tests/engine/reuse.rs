@@ -114,3 +114,91 @@ fn the_cache_stays_within_its_budget() {
     assert_eq!(held.len(), 5);
     assert_eq!(held[0].tokens[..50], some_tokens(&model, 50, 11)[..]);
 }
+
+/// A conversation of messages, each of the given length.
+fn conversation(model: &Model, lengths: &[usize]) -> (Vec<Token>, Vec<usize>) {
+    let (mut prompt, mut ends) = (Vec::new(), Vec::new());
+    for (seed, &n) in (100..).zip(lengths) {
+        prompt.extend(some_tokens(model, n, seed));
+        ends.push(prompt.len());
+    }
+    (prompt, ends)
+}
+
+/// Return parameters whose checkpoints may take so many bytes.
+fn with_checkpoints(n_bytes: u64) -> EngineParams {
+    let params = params();
+    let rollback = params.context.rollback.checkpoint_bytes(n_bytes);
+    EngineParams { context: params.context.rollback(rollback), ..params }
+}
+
+/// Return the number of tokens that are reused if the message behind each end is another.
+fn reused_behind(engine: &Engine, model: &Model, prompt: &[Token], ends: &[usize]) -> Vec<usize> {
+    let edited = |&end: &usize| {
+        let mut prompt = prompt[..end].to_vec();
+        prompt.extend(some_tokens(model, 5, 999));
+        answer(engine.generate(request(model, &prompt, 1, 1)).unwrap()).reuse.n_reused
+    };
+    ends.iter().map(edited).collect()
+}
+
+#[test]
+fn every_end_of_a_message_is_held_within_the_budget() {
+    for kind in KINDS {
+        let model = golden(kind);
+        let engine = Engine::start(&model, EngineParams { n_held: 64, ..params() }).unwrap();
+        let (prompt, ends) = conversation(&model, &[20; 20]);
+        // Turn by turn, as an agent asks.
+        for n in (2..=ends.len()).step_by(2) {
+            let mut turn = request(&model, &prompt[..ends[n - 1]], 1, 1);
+            turn.message_ends = ends[..n].to_vec();
+            answer(engine.generate(turn).unwrap());
+        }
+        assert_eq!(reused_behind(&engine, &model, &prompt, &ends[..19]), ends[..19], "{kind}");
+    }
+}
+
+#[test]
+fn ends_are_thinned_from_the_oldest_on_beyond_the_budget() {
+    for kind in ["gemma3", "mamba2", "falcon_h1"] {
+        let model = golden(kind);
+        let (prompt, ends) = conversation(&model, &[40; 12]);
+        // The smallest budget that holds several.
+        let held = (10..30).map(|shift| 1 << shift).find_map(|n_bytes| {
+            let engine =
+                Engine::start(&model, EngineParams { n_held: 64, ..with_checkpoints(n_bytes) }).unwrap();
+            let mut whole = request(&model, &prompt, 1, 1);
+            whole.message_ends = ends.clone();
+            answer(engine.generate(whole).unwrap());
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let held = runtime.block_on(engine.held(Tenant::default())).unwrap();
+            let is_held = |end: &&usize| {
+                let end = i32::try_from(**end).unwrap();
+                let mut ranges = held[0].positions.iter();
+                ranges.any(|range| {
+                    range.positions.contains(&backstitch_models::Pos(end)) && range.restored_from.0 == end
+                })
+            };
+            let held: Vec<usize> = ends[..11].iter().filter(is_held).copied().collect();
+            (held.len() >= 5).then_some(held)
+        });
+        let held = held.unwrap();
+        assert_eq!(held[0], ends[0], "{kind}: {held:?}");
+        let gaps: Vec<usize> = held.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(gaps.is_sorted_by(|a, b| a >= b), "{kind}: {held:?}");
+    }
+}
+
+#[test]
+fn what_another_sequence_holds_more_of_is_told() {
+    let model = golden("gemma3");
+    let engine = Engine::start(&model, with_checkpoints(0)).unwrap();
+    let prompt = some_tokens(&model, 300, 3);
+    answer(engine.generate(request(&model, &prompt, 1, 1)).unwrap());
+    answer(engine.generate(request(&model, &prompt[..100], 1, 1)).unwrap());
+    let mut edited = prompt[..250].to_vec();
+    edited.extend(some_tokens(&model, 20, 77));
+    let reuse = answer(engine.generate(request(&model, &edited, 1, 1)).unwrap()).reuse;
+    let told = (reuse.n_reused, reuse.n_reevaluated, reuse.first_difference, reuse.limit);
+    assert_eq!(told, (100, 150, 250, ReuseLimit::Checkpoint));
+}

@@ -6,6 +6,7 @@
 //! Otherwise a rollback restores the cells of a checkpoint.
 
 use super::KvCache;
+use crate::cache::charges::Charge;
 use crate::cache::operation::{Move, Restore};
 use crate::cache::paged::PagedCells;
 use crate::cache::table::{BlockTable, Gone};
@@ -72,36 +73,48 @@ impl KvCache {
         let table = &tables[seq.index()];
         let whole_from = if all { table.gone.whole_from } else { window.window.needed_from(pos) };
         let slots = table.slots(pool, &(whole_from..pos));
-        let held = &mut window.held[id as usize];
-        // A sequence that was rolled back to the checkpoint may have fewer cells than a fork has.
-        if all && !held.is_empty() && held.gone.whole_from <= whole_from {
-            return;
-        }
-        held.clear(pool);
-        held.share(pool, table, slots);
-        if !held.is_empty() {
-            held.gone = Gone { whole_from, start: Pos::ZERO };
-        }
+        window.change_held(id, |held| {
+            // A sequence that was rolled back to the checkpoint may have fewer cells than a fork.
+            if all && !held.is_empty() && held.gone.whole_from <= whole_from {
+                return;
+            }
+            held.clear(pool);
+            held.share(pool, table, slots);
+            if !held.is_empty() {
+                held.gone = Gone { whole_from, start: Pos::ZERO };
+            }
+        });
     }
 
     /// Release the cells of checkpoint `id` that are not seen from `pos`.
     pub fn shrink_window(&mut self, id: u32, pos: Pos) {
         let PagedCells { window: Some(window), pool, .. } = &mut self.cells else { return };
         let needed = window.window.needed_from(pos);
-        let held = &mut window.held[id as usize];
-        let slots = held.slots(pool, &(Pos::ZERO..needed));
-        held.kill(pool, slots.clone());
-        held.close_gaps(slots);
-        if !held.is_empty() {
-            held.gone.whole_from = held.gone.whole_from.max(needed);
-        }
+        window.change_held(id, |held| {
+            let slots = held.slots(pool, &(Pos::ZERO..needed));
+            held.kill(pool, slots.clone());
+            held.close_gaps(slots);
+            if !held.is_empty() {
+                held.gone.whole_from = held.gone.whole_from.max(needed);
+            }
+        });
     }
 
     /// Release the cells of checkpoint `id`.
     pub fn drop_checkpoint(&mut self, id: u32) {
         if let Some(window) = &mut self.cells.window {
-            window.held[id as usize].clear(&mut self.cells.pool);
+            window.drop_held(id, &mut self.cells.pool);
         }
+    }
+
+    /// Charge the cells of checkpoint `id` to the budget, or no longer.
+    pub fn charge(&mut self, id: u32, charge: Charge, is_charged: bool) {
+        self.cells.window.iter_mut().for_each(|window| window.charge(id, charge, is_charged));
+    }
+
+    /// Return true if checkpoints retain more cells than the budget pays for.
+    pub fn exceeds(&self, charge: Charge) -> bool {
+        self.cells.window.as_ref().is_some_and(|window| window.exceeds(charge))
     }
 
     /// Roll a sequence back to `from.to`.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::layer::Retained;
+use crate::params::Sizes;
 
 fn shared_prompt_and_endings() -> Batch {
     let mut batch = Batch::new();
@@ -27,7 +28,10 @@ fn a_prompt_for_all_and_an_ending_for_each_go_in_one_batch() {
         assert!(tokens.eq((0..40).chain((40..45).map(|pos| 100 * seq + pos))), "sequence {seq}");
     }
     // One block for the prompt's first 32 tokens, one for each sequence's rest.
-    assert_eq!(memory.n_free_blocks(), params(128, 4).settled().n_blocks(Retained::All, 0) - 5);
+    assert_eq!(
+        memory.n_free_blocks(),
+        params(128, 4).settled().n_blocks(Retained::All, &Sizes::default()) - 5
+    );
     memory.audit().unwrap();
 }
 
@@ -41,7 +45,10 @@ fn dropping_such_a_plan_leaves_nothing() {
             plan.next_ubatch().unwrap();
         }
         drop(plan);
-        assert_eq!(memory.n_free_blocks(), params(128, 4).settled().n_blocks(Retained::All, 0));
+        assert_eq!(
+            memory.n_free_blocks(),
+            params(128, 4).settled().n_blocks(Retained::All, &Sizes::default())
+        );
         memory.audit().unwrap();
     }
 }

@@ -12,12 +12,12 @@ use backstitch_core::cell::CellType;
 use backstitch_core::pool::ThreadPool;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// One windowed layer, and a budget for two checkpoints.
+/// One windowed layer, and a budget for one window, of two blocks.
 fn memory() -> Memory {
     let window = Some(Window::Sliding(20));
     let layer = AttentionLayer { n_head_kv: 1, d_k: 4, d_v: 2, window, rope: None };
     let layers = [LayerSpec { attention: AttentionSpec::Cached(layer), ..LayerSpec::default() }];
-    let rollback = RollbackParams { checkpoint_bytes: 2 * 768, spacing: 8, journal: 4, margin: 8 };
+    let rollback = RollbackParams { checkpoint_bytes: 768, spacing: 8, journal: 4, margin: 8 };
     let (k_type, v_type) = (CellType::F16, CellType::F16);
     Memory::new(&layers, &Params { n_ctx: 96, n_seq_max: 4, n_batch: 64, k_type, v_type, rollback }).unwrap()
 }

@@ -4,6 +4,7 @@ mod savepoint;
 
 use super::*;
 use crate::layer::Retained;
+use crate::params::Sizes;
 
 /// Three things that have to agree: a memory, an engine's storage, and the oracle.
 ///
@@ -535,8 +536,8 @@ impl<E: Engine> Machine<E> {
             );
         }
         let held: usize = self.naive.seqs.iter().map(|s| s.cells.len()).sum();
-        let used = self.params.settled().n_blocks(Retained::All, 0)
-            - self.real.n_free_blocks().min(self.params.settled().n_blocks(Retained::All, 0));
+        let used = self.params.settled().n_blocks(Retained::All, &Sizes::default())
+            - self.real.n_free_blocks().min(self.params.settled().n_blocks(Retained::All, &Sizes::default()));
         self.tally.shared += u32::from(self.has_windows() || held > used as usize * BLOCK_CELLS);
     }
 

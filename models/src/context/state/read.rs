@@ -77,8 +77,8 @@ impl Context {
     }
 
     /// Return the set of each saved sequence, from those that the caller gave or that the sequences
-    /// of this context have. Where a sequence with a set, or for new ones the context's default, is
-    /// to be restored, one that was evaluated without adapters is refused.
+    /// of this context have. A sequence without adapters takes the place of one with a set, or is
+    /// restored where the context's default is one, if the caller gave the empty set.
     fn restored_adapters(
         &mut self,
         saved: &[SavedSequence],
@@ -96,7 +96,7 @@ impl Context {
             given.extend(self.live().iter().map(|seq| self.runner.adapters.of(*seq).clone()));
         }
         let set_of = |saved: &SavedSequence| match &saved.adapters {
-            None if own.is_some() => {
+            None if own.is_some() && options.adapters.iter().all(|set| set.id().is_some()) => {
                 let wanted = given.first().map(AdapterSet::description).unwrap_or_default();
                 Err(AdapterError::OtherSet { found: "no adapters".into(), wanted }.into())
             }

@@ -121,13 +121,9 @@ impl Worker {
         let n_held = prefix.map_or(0, |prefix| prefix.start);
         let spared = prefix.map(|prefix| prefix.seq);
         if let Some((seq, n_recalled)) = self.recall(task, n_held, spared)? {
-            let reuse = Reuse {
-                n_reused: n_recalled,
-                first_difference: n_recalled,
-                n_from_disk: n_recalled,
-                limit: ReuseLimit::Differs,
-                ..Reuse::default()
-            };
+            let n_common = prefix.map_or(0, |prefix| prefix.n_common).max(n_recalled);
+            let recalled = Prefix { seq, n_common, start: n_recalled, n_replayed: 0, is_whole: true };
+            let reuse = Reuse { n_from_disk: n_recalled, ..recalled.reuse(task.tokens.len()) };
             return Ok(Place { seq, reuse });
         }
         let seq = match &prefix {
@@ -149,7 +145,8 @@ impl Worker {
         }
         self.make_sequence_free(Some(prefix.seq))?;
         let fork = self.ctx.fork(prefix.seq)?;
-        self.conversations.add(fork, task.request.tenant);
+        let start = Pos(i32::try_from(prefix.start).unwrap_or(i32::MAX));
+        self.conversations.add_fork(fork, task.request.tenant, prefix.seq, start);
         if let Err(error) = self.roll_back(fork, prefix.start, Some(prefix.seq)) {
             self.release(fork)?;
             return Err(error);

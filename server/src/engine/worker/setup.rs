@@ -9,13 +9,10 @@ use crate::engine::report::Counters;
 use crate::error::Error;
 use backstitch_models::backstitch_kv::{AttentionSpec, LayerSpec};
 use backstitch_models::graph::Head;
-use backstitch_models::{Batch, Budget, Context, Model, Params};
+use backstitch_models::{Batch, Budget, Context, Model, Params, RollbackParams};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-
-/// The context length of models that can have more, unless more is asked for.
-const DEFAULT_N_CTX: u32 = 4096;
 
 /// The most inputs that an encoder evaluates together, if there are fewer slots.
 const MOST_INPUTS: usize = 32;
@@ -33,7 +30,7 @@ fn forgets(layer: &LayerSpec) -> bool {
 fn settled(model: &Model, params: &EngineParams) -> (EngineParams, Params) {
     let hparams = model.hparams();
     let n_ctx = match params.n_ctx {
-        0 => hparams.n_ctx_train.min(DEFAULT_N_CTX),
+        0 => hparams.n_ctx_train,
         n_ctx => n_ctx,
     };
     let n_slots = params.n_slots.max(1);
@@ -42,9 +39,13 @@ fn settled(model: &Model, params: &EngineParams) -> (EngineParams, Params) {
         let context = params.context.n_ctx(n_ctx).n_ctx_seq(n_ctx).n_seq_max(n_slots.max(MOST_INPUTS) as u32);
         return (EngineParams { n_ctx, n_slots, ..params.clone() }, context);
     }
-    let bytes = |n_ctx| Budget::new(hparams, model.graph(), &params.context.n_ctx(n_ctx)).caches;
-    // Caches grow in blocks, so the bytes of a cell follow from many.
-    let per_cell = (bytes(8192).saturating_sub(bytes(4096)) / 4096).max(1);
+    // Checkpoints have a budget of their own.
+    let cells_alone = params.context.rollback(RollbackParams::OFF);
+    let bytes = |n_ctx| Budget::new(hparams, model.graph(), &cells_alone.n_ctx(n_ctx)).caches;
+    // Caches grow in blocks, so the bytes of a cell follow from many; a window that is as wide as
+    // the context would be counted as if it grew.
+    let n_cells = 1 << 20;
+    let per_cell = (bytes(2 * n_cells).saturating_sub(bytes(n_cells)) / u64::from(n_cells)).max(1);
     let held = (params.held_bytes / per_cell).min(params.n_held as u64 * u64::from(n_ctx));
     let cells = (n_slots as u64 * u64::from(n_ctx)).saturating_add(held).min(MAX_CELLS);
     // One sequence more than slots and held ones: the fork that replaces a held one.

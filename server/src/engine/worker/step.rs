@@ -235,21 +235,19 @@ impl Worker {
         result
     }
 
-    /// Pin the end of a sequence. If pins use up the budget of checkpoints, those of the sequence
-    /// that was used last before all others are given up.
+    /// Pin the end of a sequence. If pins use up the budget of checkpoints, others are given up.
     fn pin(&mut self, index: usize) {
+        use backstitch_models::Error as E;
+        use backstitch_models::backstitch_kv::Error as Memory;
         let Some(seq) = self.running.get(index).map(|running| running.seq) else { return };
         let Ok(end) = self.ctx.pos(seq) else { return };
         while let Err(error) = self.ctx.pin(seq) {
-            let is_over = matches!(
-                error,
-                backstitch_models::Error::Memory(backstitch_models::backstitch_kv::Error::Pinned { .. })
-            );
-            let Some(oldest) = self.conversations.oldest_pinned().filter(|_| is_over) else { return };
-            let pins = self.conversations.get_mut(oldest).map(|held| std::mem::take(&mut held.pins));
-            for pos in pins.into_iter().flatten() {
-                // Without a pin a later rollback costs more; nothing else depends on it.
-                let _ = self.ctx.unpin(oldest, pos);
+            let is_over = matches!(error, E::Memory(Memory::Pinned { .. }));
+            let given_up = if is_over { self.conversations.give_up_pin(&self.ctx) } else { Ok(None) };
+            // Without a pin a later rollback costs more; nothing else depends on it.
+            let Ok(Some((of, pos))) = given_up else { return };
+            if !self.ctx.unpin(of, pos).unwrap_or(false) {
+                return;
             }
         }
         if let Some(held) = self.conversations.get_mut(seq) {
