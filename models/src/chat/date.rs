@@ -149,7 +149,15 @@ impl Date {
         let days = seconds / 86_400;
         let (year, month, day, day_of_year) = civil(days);
         // 1970 began on a Thursday.
-        Self { seconds, micros: since_1970.subsec_micros(), year, month, day, day_of_year, weekday: (days + 4) % 7 }
+        Self {
+            seconds,
+            micros: since_1970.subsec_micros(),
+            year,
+            month,
+            day,
+            day_of_year,
+            weekday: (days + 4) % 7,
+        }
     }
 
     /// Return the name of the day.

@@ -138,9 +138,7 @@ fn is(text: &str, name: &str) -> Option<bool> {
         "isnumeric" => all(char::is_numeric),
         "isspace" => all(is_space),
         "isprintable" => !text.chars().any(|c| c.is_control() || is_unprintable(c)),
-        "isidentifier" => {
-            all(|c| c.is_alphanumeric() || c == '_') && !text.starts_with(char::is_numeric)
-        }
+        "isidentifier" => all(|c| c.is_alphanumeric() || c == '_') && !text.starts_with(char::is_numeric),
         "islower" => text.chars().any(char::is_lowercase) && !text.chars().any(char::is_uppercase),
         "isupper" => text.chars().any(char::is_uppercase) && !text.chars().any(char::is_lowercase),
         "istitle" => is_title(text),
@@ -169,9 +167,9 @@ impl Machine<'_, '_> {
             "upper" => str::to_uppercase,
             "lower" => str::to_lowercase,
             // Letters that differ in case alone have one capital, but for the dotless i.
-            "casefold" => |text: &str| {
-                text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
-            },
+            "casefold" => {
+                |text: &str| text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
+            }
             "swapcase" => |text: &str| text.chars().flat_map(other_case).collect(),
             _ => return self.titled(text, |_| false),
         };
@@ -504,7 +502,8 @@ impl Machine<'_, '_> {
 
 /// Return a character in its other case.
 fn other_case(c: char) -> impl Iterator<Item = char> {
-    let (upper, lower) = (c.is_lowercase().then(|| c.to_uppercase()), c.is_uppercase().then(|| c.to_lowercase()));
+    let (upper, lower) =
+        (c.is_lowercase().then(|| c.to_uppercase()), c.is_uppercase().then(|| c.to_lowercase()));
     let neither = (upper.is_none() && lower.is_none()).then_some(c);
     upper.into_iter().flatten().chain(lower.into_iter().flatten()).chain(neither)
 }

@@ -184,9 +184,3 @@ fn split_calls(message: Message, answers: Vec<Message>, results: &Results, place
     }
     placed.extend(answers.into_iter().map(|(call, answer)| arranged(answer, call, results)));
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-}

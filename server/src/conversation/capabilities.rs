@@ -136,7 +136,9 @@ impl<'t> Probe<'t> {
         };
         let all = [(false, false), (true, false), (false, true), (true, true)];
         let lists = all.into_iter().map(|(tools, documents)| Lists { tools, documents }).find(|lists| {
-            [false, true].into_iter().any(|typed| template.render(&lists.fill(greeting(typed), false)).is_ok())
+            [false, true]
+                .into_iter()
+                .any(|typed| template.render(&lists.fill(greeting(typed), false)).is_ok())
         });
         Probe { template, lists: lists.unwrap_or_default() }
     }

@@ -63,8 +63,10 @@ impl Demands {
     pub(super) fn of(source: &str, probe: &Probe<'_>, capabilities: &Capabilities) -> Self {
         let probe = Messages { probe: *probe, form: Form::new(capabilities) }.with_form(capabilities);
         let accepts = |message: Message, other: Message| probe.accepts(message) || !probe.accepts(other);
-        let calling =
-            |text: &str, reasoning: &str, id: &str| Message { reasoning: reasoning.into(), ..calling(text, id) };
+        let calling = |text: &str, reasoning: &str, id: &str| Message {
+            reasoning: reasoning.into(),
+            ..calling(text, id)
+        };
         Demands {
             several_systems: probe.shows_systems(&[
                 ("system", NEEDLE),
@@ -143,7 +145,11 @@ impl Messages<'_> {
             let message = Message { content, ..Message::new(role, "") };
             let messages = match role {
                 "tool" => {
-                    vec![Message::new("user", "Hello"), calling("", SHORT_ID), Message { content: message.content, ..result(SHORT_ID) }]
+                    vec![
+                        Message::new("user", "Hello"),
+                        calling("", SHORT_ID),
+                        Message { content: message.content, ..result(SHORT_ID) },
+                    ]
                 }
                 "assistant" => vec![Message::new("user", "Hello"), message],
                 "system" => vec![message, Message::new("user", "Hello")],
@@ -177,7 +183,9 @@ impl Messages<'_> {
     /// Return true if the template takes these messages together with a tool.
     pub fn takes_with_tool(&self, messages: &[Message]) -> bool {
         let values = messages.iter().map(|message| message_value(message, &self.form));
-        self.probe.render_with(Conversation::new(values), &probe_tool(json!({"type": "object", "properties": {}}))).is_some()
+        self.probe
+            .render_with(Conversation::new(values), &probe_tool(json!({"type": "object", "properties": {}})))
+            .is_some()
     }
 
     /// Return true if the template takes a message of this role.

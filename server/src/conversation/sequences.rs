@@ -93,7 +93,8 @@ impl Turns {
 impl Results {
     /// Probe a template.
     pub fn of(probe: &Messages<'_>) -> Self {
-        let with_role = |role: &str| Message { role: role.into(), name: Some("probe".into()), ..result(SHORT_ID) };
+        let with_role =
+            |role: &str| Message { role: role.into(), name: Some("probe".into()), ..result(SHORT_ID) };
         let taken = |role: &&str| probe.render(&[user(), call(), with_role(role)]).is_some();
         let role = RESULT_ROLES.into_iter().find(|role| taken(&role));
         let of_role = |message: Message| Message { role: role.unwrap_or("tool").into(), ..message };
@@ -102,9 +103,9 @@ impl Results {
         let named = |_: &str| Message { name: Some("probe".into()), ..result(short) };
         let bare = || of_role(Message::new("tool", "Yes"));
         let orphans = [
-            vec![user(), result(short), answer(), user()],
-            vec![result(short), user()],
-            vec![user(), answer(), result(short), user()],
+            vec![user(), result(other), answer(), user()],
+            vec![result(other), user()],
+            vec![user(), answer(), result(other), user()],
         ];
         let unnamed = |shown: &dyn Fn(&str) -> Message| {
             let in_a_row = [user(), call(), calling("", other), shown(short), shown(other)];
@@ -115,7 +116,10 @@ impl Results {
         Results {
             role,
             orphans: orphans.iter().all(|messages| probe.takes(messages, &[user(), answer(), user()])),
-            unnamed: unnamed(&result).iter().zip(&unnamed(&named)).all(|(bare, named)| probe.takes(bare, named)),
+            unnamed: unnamed(&result)
+                .iter()
+                .zip(&unnamed(&named))
+                .all(|(bare, named)| probe.takes(bare, named)),
             without_ids: probe.takes(&[user(), calling("", ""), bare()], &[user(), call(), result(short)]),
             several_calls: probe
                 .takes(&[user(), two, result(short), result(other)], &[user(), call(), result(short)]),

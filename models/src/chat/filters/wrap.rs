@@ -157,7 +157,8 @@ fn breaks(c: char) -> bool {
 /// between words.
 fn hyphen_breaks(word: &str) -> Vec<usize> {
     let chars: Vec<(usize, char)> = word.char_indices().collect();
-    let letter = |i: Option<usize>| i.and_then(|i| chars.get(i)).is_some_and(|(_, c)| c.is_alphabetic() || *c == '_');
+    let letter =
+        |i: Option<usize>| i.and_then(|i| chars.get(i)).is_some_and(|(_, c)| c.is_alphabetic() || *c == '_');
     let hyphen = |i: Option<usize>| i.and_then(|i| chars.get(i)).is_some_and(|(_, c)| *c == '-');
     let in_word = |c: &char| c.is_alphanumeric() || *c == '_';
     let mut found = Vec::new();
@@ -180,8 +181,8 @@ fn hyphen_breaks(word: &str) -> Vec<usize> {
         } else {
             let back = |n: usize| i.checked_sub(n);
             let behind = letter(back(1)) && (letter(back(2)) || (hyphen(back(2)) && letter(back(3))));
-            let ahead = letter(Some(i + 1))
-                && (letter(Some(i + 2)) || (hyphen(Some(i + 2)) && letter(Some(i + 3))));
+            let ahead =
+                letter(Some(i + 1)) && (letter(Some(i + 2)) || (hyphen(Some(i + 2)) && letter(Some(i + 3))));
             if behind && ahead {
                 found.extend(after.map(|(end, _)| *end));
             }
