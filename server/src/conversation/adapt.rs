@@ -8,8 +8,13 @@ use super::message::{Content, Message};
 /// The number of letters and digits in identifiers of calls, where a template counts them.
 const ID_LENGTH: usize = 9;
 
-/// Return the messages in a form that the template can express.
-pub(super) fn adapt(messages: &[Message], capabilities: &Capabilities, demands: &Demands) -> Vec<Message> {
+/// Return the messages in a form that the template can express, beside tools or without.
+pub(super) fn adapt(
+    messages: &[Message],
+    has_tools: bool,
+    capabilities: &Capabilities,
+    demands: &Demands,
+) -> Vec<Message> {
     let mut messages = messages.to_vec();
     for message in &mut messages {
         if message.role == "developer" && !capabilities.developer_role {
@@ -18,7 +23,7 @@ pub(super) fn adapt(messages: &[Message], capabilities: &Capabilities, demands: 
     }
     let messages = place_systems(messages, capabilities.system_role, demands);
     let messages = arrange_results(messages, &demands.results);
-    let mut messages = arrange_turns(messages, &demands.turns);
+    let mut messages = arrange_turns(messages, &demands.turns, has_tools);
     for message in &mut messages {
         adapt_answer(message, demands);
         if demands.short_ids {

@@ -1,7 +1,8 @@
 //! The order of messages, made such that a template takes it.
 //!
 //! What is done with a message depends only on those before it, so that a conversation which goes on
-//! keeps its beginning. Nothing that was said is left out.
+//! keeps its beginning; only results that come late move up to their calls. Nothing that was said is
+//! left out.
 
 use super::adapt::{is_system, joined};
 use super::fallback::result_text;
@@ -23,11 +24,13 @@ fn is_answer(message: &Message) -> bool {
 /// Return messages in which user and assistant take turns as far as the template insists on it. Two
 /// messages of one speaker become one where they are neighbours; otherwise an empty message of the
 /// other stands between them. Calls and their results belong to no turn.
-pub(super) fn arrange_turns(messages: Vec<Message>, turns: &Turns) -> Vec<Message> {
+pub(super) fn arrange_turns(messages: Vec<Message>, turns: &Turns, has_tools: bool) -> Vec<Message> {
     let mut placed: Vec<Message> = Vec::with_capacity(messages.len());
     let mut last: Option<Speaker> = None;
     for message in messages {
         let follows_answer = placed.last().is_some_and(is_answer);
+        let follows_tool =
+            placed.last().is_some_and(|last| last.role == "tool" || !last.tool_calls.is_empty());
         let follows_user = placed.last().is_some_and(|before| before.role == "user");
         match (message.role.as_str(), last) {
             ("user", Some(Speaker::User)) => {
@@ -35,7 +38,7 @@ pub(super) fn arrange_turns(messages: Vec<Message>, turns: &Turns) -> Vec<Messag
                     join_last(&mut placed, message);
                     continue;
                 }
-                let is_taken = if follows_user { turns.two_users } else { turns.user_behind_result };
+                let is_taken = if follows_tool { turns.user_behind_result } else { turns.two_users };
                 if !is_taken {
                     placed.push(Message::new("assistant", ""));
                 }
@@ -50,6 +53,9 @@ pub(super) fn arrange_turns(messages: Vec<Message>, turns: &Turns) -> Vec<Messag
                 if follows_answer && !turns.two_answers {
                     join_last(&mut placed, message);
                     continue;
+                }
+                if !turns.two_answers {
+                    placed.push(Message::new("user", ""));
                 }
             }
             ("assistant", Some(Speaker::Assistant)) if follows_answer && !turns.call_behind_answer => {
@@ -67,7 +73,8 @@ pub(super) fn arrange_turns(messages: Vec<Message>, turns: &Turns) -> Vec<Messag
         }
         placed.push(message);
     }
-    if !turns.no_user && placed.iter().all(|message| message.role != "user") {
+    let can_lack_user = turns.no_user && (turns.no_user_with_tools || !has_tools);
+    if !can_lack_user && placed.iter().all(|message| message.role != "user") {
         let n_systems = placed.iter().take_while(|message| is_system(message)).count();
         placed.insert(n_systems, Message::new("user", ""));
     }
@@ -83,54 +90,81 @@ fn join_last(placed: &mut Vec<Message>, message: Message) {
     placed.push(message);
 }
 
-/// Return messages in which calls and results of tools stand as the template takes them: of several
-/// calls each in a message of its own with its result, with identifiers and names where the template
-/// looks for them. A result that the template cannot take becomes a message of the user.
+/// Return messages in which calls and results of tools stand as the template takes them: each call
+/// before its result, several calls in messages of their own, with identifiers and names where the
+/// template looks for them. A result that the template cannot take becomes a message of the user.
 pub(super) fn arrange_results(messages: Vec<Message>, results: &Results) -> Vec<Message> {
+    let is_of_tools = |message: &Message| {
+        message.role == "tool" || (message.role == "assistant" && !message.tool_calls.is_empty())
+    };
     let mut placed = Vec::with_capacity(messages.len());
-    // The calls without a result so far.
-    let mut open: Vec<ToolCall> = Vec::new();
     let mut messages = messages.into_iter().peekable();
-    let mut was_call = false;
-    while let Some(mut message) = messages.next() {
-        match message.role.as_str() {
-            "tool" => {
-                let call = take_call(&mut open, &message);
-                placed.push(arranged(message, call, results));
-                continue;
-            }
-            "assistant" if !message.tool_calls.is_empty() => {
-                if !was_call {
-                    open.clear();
-                }
-                if !results.without_ids {
-                    name_calls(&mut message, placed.len());
-                }
-                if message.tool_calls.len() > 1 && !results.several_calls {
-                    let mut answers = Vec::new();
-                    while let Some(answer) = messages.next_if(|next| next.role == "tool") {
-                        answers.push(answer);
-                    }
-                    split_calls(message, answers, results, &mut placed);
-                    was_call = false;
-                    continue;
-                }
-                open.extend(message.tool_calls.iter().cloned());
-            }
-            _ => open.clear(),
+    while let Some(message) = messages.next() {
+        if !is_of_tools(&message) {
+            placed.push(message);
+            continue;
         }
-        was_call = !message.tool_calls.is_empty();
-        placed.push(message);
+        let mut exchange = Exchange::default();
+        let mut next = Some(message);
+        while let Some(message) = next {
+            exchange.add(message, results, placed.len());
+            next = messages.next_if(is_of_tools);
+        }
+        placed.extend(exchange.arranged(results));
     }
     placed
 }
 
-/// Take the call of a result: that of its identifier, or the first one.
-fn take_call(open: &mut Vec<ToolCall>, result: &Message) -> Option<ToolCall> {
-    let id = result.tool_call_id.as_deref().filter(|id| !id.is_empty());
-    let at = open.iter().position(|call| Some(call.id.as_str()) == id);
-    let at = at.or((!open.is_empty()).then_some(0))?;
-    Some(open.remove(at))
+/// Calls and results that follow each other.
+#[derive(Default)]
+struct Exchange {
+    /// The messages; for a result the index of the message with its call, or of the last one with
+    /// calls before it.
+    messages: Vec<(Message, Option<usize>)>,
+    /// The calls without a result so far, with the indices of their messages.
+    open: Vec<(usize, ToolCall)>,
+    /// The index of the last message with calls.
+    last: Option<usize>,
+}
+
+impl Exchange {
+    /// Add a message. `n_before` messages stand before all of these.
+    fn add(&mut self, mut message: Message, results: &Results, n_before: usize) {
+        if message.role == "tool" {
+            let id = message.tool_call_id.as_deref().filter(|id| !id.is_empty());
+            let at = self.open.iter().position(|(_, call)| Some(call.id.as_str()) == id);
+            let at = at.or((!self.open.is_empty()).then_some(0));
+            let found = at.map(|at| self.open.remove(at));
+            let of = found.as_ref().map(|(of, _)| *of).or(self.last);
+            self.messages.push((arranged(message, found.map(|(_, call)| call), results), of));
+            return;
+        }
+        if !results.without_ids {
+            name_calls(&mut message, n_before + self.messages.len());
+        }
+        let n_alone = if results.several_calls { message.tool_calls.len() } else { 1 };
+        let mut calls = core::mem::take(&mut message.tool_calls).into_iter().peekable();
+        while calls.peek().is_some() {
+            let some: Vec<ToolCall> = calls.by_ref().take(n_alone).collect();
+            let of = self.messages.len();
+            self.open.extend(some.iter().map(|call| (of, call.clone())));
+            let next = Message { role: message.role.clone(), content: Content::None, ..Message::default() };
+            let said = core::mem::replace(&mut message, next);
+            self.messages.push((Message { tool_calls: some, ..said }, None));
+            self.last = Some(of);
+        }
+    }
+
+    /// Return the messages in the order that the template takes.
+    fn arranged(self, results: &Results) -> Vec<Message> {
+        if results.several_calls && results.calls_in_a_row {
+            return self.messages.into_iter().map(|(message, _)| message).collect();
+        }
+        let mut numbered: Vec<_> = self.messages.into_iter().enumerate().collect();
+        // A result comes behind its call, and behind those that came before it.
+        numbered.sort_by_key(|(i, (_, of))| of.map_or((*i, false), |of| (of, true)));
+        numbered.into_iter().map(|(_, (message, _))| message).collect()
+    }
 }
 
 /// Give calls without an identifier one that no other call has.
@@ -158,29 +192,4 @@ fn arranged(mut message: Message, call: Option<ToolCall>, results: &Results) -> 
         message.name = message.name.or(Some(call.name));
     }
     message
-}
-
-/// Append a message with several calls as messages with one each, each with its result behind it.
-fn split_calls(message: Message, answers: Vec<Message>, results: &Results, placed: &mut Vec<Message>) {
-    let calls = message.tool_calls.clone();
-    let mut open = calls.clone();
-    let mut answers: Vec<_> = answers
-        .into_iter()
-        .map(|answer| {
-            let call = take_call(&mut open, &answer);
-            (call, answer)
-        })
-        .collect();
-    for (i, call) in calls.into_iter().enumerate() {
-        let said = match i {
-            0 => message.clone(),
-            _ => Message { role: message.role.clone(), content: Content::None, ..Message::default() },
-        };
-        let found = answers.iter().position(|(answered, _)| answered.as_ref() == Some(&call));
-        placed.push(Message { tool_calls: vec![call], ..said });
-        if let Some((call, answer)) = found.map(|at| answers.remove(at)) {
-            placed.push(arranged(answer, call, results));
-        }
-    }
-    placed.extend(answers.into_iter().map(|(call, answer)| arranged(answer, call, results)));
 }

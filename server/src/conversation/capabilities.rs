@@ -100,21 +100,24 @@ pub(super) fn variables(conversation: Conversation) -> Conversation {
     hides.into_iter().fold(conversation, |conversation, name| conversation.set(name, false))
 }
 
-/// Variables that templates without need of them may still iterate: absent ones are none in most
-/// environments, but some templates know only lists.
+/// Variables that have to be there. Absent ones are none in most environments, but some templates
+/// iterate them all the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lists {
     /// Without tools, `tools` is an empty list.
     pub tools: bool,
     /// `documents` is an empty list.
     pub documents: bool,
+    /// `functions` is a text of the tools, as in Firefunction's template.
+    pub functions: bool,
 }
 
 impl Lists {
     /// Return a conversation with the lists that it does not have. `has_tools` says if it has tools.
     pub fn fill(self, conversation: Conversation, has_tools: bool) -> Conversation {
         let conversation = if self.tools && !has_tools { conversation.tools([]) } else { conversation };
-        if self.documents { conversation.documents([]) } else { conversation }
+        let conversation = if self.documents { conversation.documents([]) } else { conversation };
+        if self.functions { conversation.set("functions", "") } else { conversation }
     }
 }
 
@@ -127,20 +130,28 @@ pub(super) struct Probe<'t> {
 }
 
 impl<'t> Probe<'t> {
+    /// Return renderings with these variables.
+    pub(super) fn new(template: &'t ChatTemplate, lists: Lists) -> Self {
+        Probe { template, lists }
+    }
+
     /// Find the variables that the template needs even for a greeting.
-    pub(super) fn of(template: &'t ChatTemplate) -> Self {
+    pub(super) fn of(source: &str, template: &'t ChatTemplate) -> Self {
+        let functions = source.contains("functions");
         let greeting = |typed: bool| {
             let part = Value::map([("type", "text".into()), ("text", "Hello".into())]);
             let content = if typed { Value::List(vec![part]) } else { "Hello".into() };
             Conversation::new([Value::map([("role", "user".into()), ("content", content)])])
         };
         let all = [(false, false), (true, false), (false, true), (true, true)];
-        let lists = all.into_iter().map(|(tools, documents)| Lists { tools, documents }).find(|lists| {
+        let lists = all.into_iter().map(|(tools, documents)| Lists { tools, documents, functions });
+        let mut lists = lists;
+        let lists = lists.find(|lists| {
             [false, true]
                 .into_iter()
                 .any(|typed| template.render(&lists.fill(greeting(typed), false)).is_ok())
         });
-        Probe { template, lists: lists.unwrap_or_default() }
+        Probe { template, lists: lists.unwrap_or(Lists { functions, ..Lists::default() }) }
     }
 
     pub(super) fn message(&self, role: &str, content: Value) -> Value {

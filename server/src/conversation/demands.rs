@@ -73,13 +73,12 @@ impl Demands {
                 ("system", SECOND),
                 ("user", "Hello"),
             ]),
-            later_systems: probe.shows_systems(&[
-                ("system", NEEDLE),
-                ("user", "Hello"),
-                ("assistant", "Yes"),
-                ("system", SECOND),
-                ("user", "Hello"),
-            ]),
+            later_systems: [true, false].into_iter().all(|is_before| {
+                let mut messages =
+                    vec![("system", NEEDLE), ("user", "Hello"), ("assistant", "Yes"), ("user", "Hello")];
+                messages.insert(if is_before { 3 } else { 4 }, ("system", SECOND));
+                probe.shows_systems(&messages)
+            }),
             empty_answers: accepts(Message::new("assistant", ""), Message::new("assistant", "Yes")),
             text_beside_calls: accepts(calling("Yes", "", SHORT_ID), calling("", "", SHORT_ID)),
             text_beside_thoughts: accepts(calling("Yes", "Hm", SHORT_ID), calling("", "Hm", SHORT_ID)),

@@ -104,10 +104,11 @@ impl Template {
     fn conversation(&self, input: &Input<'_>, full: bool, plain: bool) -> Conversation {
         let Input { request, messages, is_thinking, vocab, .. } = *input;
         let (capabilities, demands) = (self.capabilities(), self.demands());
+        let has_tools = !request.tools.is_empty();
         let told = if self.writes_tools_as_text() { request.tools_to_tell() } else { &[] };
         let messages = match self.writes_calls_as_text() {
-            true => adapt(&with_tools_as_text(messages, told), capabilities, demands),
-            false => adapt(messages, capabilities, demands),
+            true => adapt(&with_tools_as_text(messages, told), has_tools, capabilities, demands),
+            false => adapt(messages, has_tools, capabilities, demands),
         };
         let form = demands.form;
         let values: Vec<_> = match demands.joined_results {
@@ -115,7 +116,7 @@ impl Template {
             false => messages.iter().map(|message| message_value(message, &form)).collect(),
         };
         let mut conversation = Conversation::new(values).tokens_of(vocab).set("enable_thinking", is_thinking);
-        if !request.tools.is_empty() {
+        if has_tools {
             let tools = request.tools.iter().map(|tool| {
                 let parameters = match (full, plain) {
                     (_, true) => plain_parameters(&tool.parameters),
@@ -126,7 +127,7 @@ impl Template {
             });
             conversation = conversation.tools(tools);
         }
-        conversation = demands.lists.fill(conversation, !request.tools.is_empty());
+        conversation = demands.lists.fill(conversation, has_tools);
         for (name, format) in DATES {
             if self.source().contains(name)
                 && let Some(today) = today(format)
@@ -135,10 +136,9 @@ impl Template {
             }
         }
         // Firefunction's template writes the tools from a variable of text.
-        if self.source().contains("functions") {
+        if demands.lists.functions && has_tools {
             let tools: Vec<_> = request.tools.iter().map(|tool| tool.to_json()).collect();
-            let text = if tools.is_empty() { String::new() } else { Value::from(tools).to_string() };
-            conversation = conversation.set("functions", text);
+            conversation = conversation.set("functions", Value::from(tools).to_string());
         }
         for (name, value) in &request.variables {
             conversation = conversation.set(name, template_value(value));

@@ -27,6 +27,8 @@ pub(super) struct Turns {
     pub text_beside_calls: bool,
     /// There is no message of the user.
     pub no_user: bool,
+    /// There is no message of the user, but tools.
+    pub no_user_with_tools: bool,
 }
 
 /// The places and fields of calls and results that a template takes.
@@ -43,6 +45,8 @@ pub(super) struct Results {
     pub without_ids: bool,
     /// Several calls in one message.
     pub several_calls: bool,
+    /// Several messages with calls before their results.
+    pub calls_in_a_row: bool,
     /// Calls at all.
     pub calls: bool,
 }
@@ -68,7 +72,11 @@ fn call() -> Message {
 impl Turns {
     /// Probe a template.
     pub fn of(probe: &Messages<'_>) -> Self {
-        let system = || Message::new("system", "Yes");
+        let system = || Message::new("system", NEEDLE);
+        let shows = |messages: &[Message]| {
+            let text = probe.render(messages);
+            text.is_some_and(|text| text.contains(NEEDLE))
+        };
         let beside = probe.render(&[user(), calling(NEEDLE, SHORT_ID)]);
         let called = [call(), result(SHORT_ID)];
         let called = |before: &[Message], behind: &[Message]| [before, &called, behind].concat();
@@ -83,9 +91,9 @@ impl Turns {
                 &called(&[user(), answer(), user()], &[answer()]),
             ),
             text_beside_calls: beside.is_some_and(|text| text.contains(NEEDLE)),
-            no_user: probe.takes(&[system()], &[system(), user()])
-                && probe.takes(&[system(), answer()], &[system(), user(), answer()])
-                && (probe.takes_with_tool(&[system()]) || !probe.takes_with_tool(&[system(), user()])),
+            no_user: shows(&[system()]) || !shows(&[system(), user()]),
+            no_user_with_tools: probe.takes_with_tool(&[system()])
+                || !probe.takes_with_tool(&[system(), user()]),
         }
     }
 }
@@ -100,29 +108,26 @@ impl Results {
         let of_role = |message: Message| Message { role: role.unwrap_or("tool").into(), ..message };
         let result = |id: &str| of_role(result(id));
         let (short, other) = (SHORT_ID, "call00001");
-        let named = |_: &str| Message { name: Some("probe".into()), ..result(short) };
+        let named = |id: &str| Message { name: Some("probe".into()), ..result(id) };
         let bare = || of_role(Message::new("tool", "Yes"));
         let orphans = [
             vec![user(), result(other), answer(), user()],
             vec![result(other), user()],
             vec![user(), answer(), result(other), user()],
         ];
-        let unnamed = |shown: &dyn Fn(&str) -> Message| {
-            let in_a_row = [user(), call(), calling("", other), shown(short), shown(other)];
-            [vec![user(), call(), shown(other)], in_a_row.to_vec()]
-        };
         let mut two = call();
         two.tool_calls.extend(calling("", other).tool_calls);
         Results {
             role,
             orphans: orphans.iter().all(|messages| probe.takes(messages, &[user(), answer(), user()])),
-            unnamed: unnamed(&result)
-                .iter()
-                .zip(&unnamed(&named))
-                .all(|(bare, named)| probe.takes(bare, named)),
+            unnamed: probe.takes(&[user(), call(), result(other)], &[user(), call(), named(short)]),
             without_ids: probe.takes(&[user(), calling("", ""), bare()], &[user(), call(), result(short)]),
             several_calls: probe
-                .takes(&[user(), two, result(short), result(other)], &[user(), call(), result(short)]),
+                .takes(&[user(), two, named(short), named(other)], &[user(), call(), named(short)]),
+            calls_in_a_row: probe.takes(
+                &[user(), call(), calling("", other), result(short), result(other)],
+                &[user(), call(), result(short), calling("", other), result(other)],
+            ),
             calls: probe.takes(&[user(), call()], &[user(), answer()]),
         }
     }

@@ -33,7 +33,7 @@ impl Template {
     /// Those of [`ChatTemplate::from_source`].
     pub fn new(source: &str) -> Result<Self, ChatError> {
         let parsed = ChatTemplate::from_source(source)?;
-        let probe = Probe::of(&parsed);
+        let probe = Probe::of(source, &parsed);
         let capabilities = Capabilities::of(source, &probe);
         let demands = Demands::of(source, &probe, &capabilities);
         let inner = Arc::new(Inner { source: source.into(), parsed, capabilities, demands });
@@ -106,8 +106,9 @@ impl Template {
 
     /// Return true if the template takes messages of this role.
     pub(super) fn takes_role(&self, role: &str) -> bool {
-        let (probe, form) = (Probe::of(self.parsed()), self.demands().form);
-        self.demands().any_role || Messages { probe, form }.takes_role(role)
+        let demands = self.demands();
+        let probe = Probe::new(self.parsed(), demands.lists);
+        demands.any_role || Messages { probe, form: demands.form }.takes_role(role)
     }
 
     /// Return the form in which the template takes messages.

@@ -197,7 +197,10 @@ fn errors_name_the_field() {
         (json!({"messages": [{}]}), "'messages[0].role' is required"),
         (json!({"messages": [{"role": 1}]}), "'messages[0].role' must be a string"),
         (json!({"messages": [{"role": "user"}]}), "'messages[0].content' is required"),
-        (user(json!([{"type": "image_url"}])), "image input is not supported: 'messages[0].content[0]' must be text, which is all that the model takes"),
+        (
+            user(json!([{"type": "image_url"}])),
+            "image input is not supported: 'messages[0].content[0]' must be text, which is all that the model takes",
+        ),
         (user(json!([{"type": "smell"}])), "'messages[0].content[0].type' must be \"text\""),
         (json!({"messages": [], "tools": [{"type": "function"}]}), "'tools[0].function' is required"),
         (
