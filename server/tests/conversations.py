@@ -8,11 +8,12 @@ each conversation to POST /apply-template, and writes the same messages with jin
 environment that the transformers library has for chat templates. Prints one line per template and
 a summary. A cell says:
 
-    .  the same text as jinja2
-    a  jinja2 fails or the template refuses the messages; the server adapted them
-    d  jinja2 writes another text; docs/server-api.md ("Messages") says why messages are adapted
-    e  the server refuses with status 400 and names the field
-    F  the server says that the template fails, or another status: a fault
+    .  the same text as jinja2 makes of the messages as they are, of their contents as texts, or of
+       arguments as objects
+    a  jinja2 fails, or the template refuses the messages: the server adapted them
+    d  jinja2 makes another text: docs/server-api.md ("Messages") says what is adapted and why
+    e  the server refuses with status 400 and the path of the field
+    F  a fault: a 400 without a path, or any other status
 
 Exit status 1 if there is an F. Needs jinja2 (`pip install jinja2`).
 """
@@ -207,15 +208,19 @@ def with_texts(messages):
 
 
 def references(template, body, props):
-    """Return what jinja2 makes of the messages as they are, with arguments as objects, and with contents as
-    texts: for each a text or an error."""
+    """Return what jinja2 makes of the messages as they are, with arguments as objects, and with
+    contents as texts: for each a text or an error."""
     written = []
     as_sent = body["messages"]
+    now = datetime.datetime.now(datetime.UTC)
+    # Variables that the templates of Llama 3 and Firefunction have for the day and the tools.
+    more = {"date_string": now.strftime("%d %b %Y"), "datetime": now.strftime("%b %d %Y %H:%M:%S GMT"),
+            "functions": json.dumps(body["tools"]) if "tools" in body else ""}
     for messages in (as_sent, with_objects(as_sent), with_texts(as_sent), with_texts(with_objects(as_sent))):
         try:
             text = template.render(
                 messages=messages, tools=body.get("tools"), documents=None, add_generation_prompt=True,
-                enable_thinking=True, bos_token=props["bos_token"], eos_token=props["eos_token"])
+                enable_thinking=True, bos_token=props["bos_token"], eos_token=props["eos_token"], **more)
         except Exception as error:  # noqa: BLE001 (templates may fail in any way)
             written.append((None, f"{type(error).__name__}: {error}"))
         else:

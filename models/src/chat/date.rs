@@ -27,10 +27,10 @@ const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday",
 
 /// Return the time `since_1970`, in UTC, in the given format.
 ///
-/// The directives are those of Python on Linux: all of C's, and `%f`. Between `%` and the letter may
-/// stand the flags of glibc (`-` for no padding, `_` and `0` for the padding, `^` for upper case and
-/// `#` for the other case), a width, and `E` or `O`, which change nothing. `%z` and `%Z` write
-/// nothing, because the time has no zone in Python. Other directives stay as they are.
+/// The directives are those of Python on Linux: all of C's, and `%f`. Between `%` and the letter
+/// may stand the flags of glibc (`-` for no padding, `_` and `0` for the padding, `^` for upper
+/// case and `#` for the other case), a width, and `E` or `O`, which change nothing. `%z` and `%Z`
+/// write nothing, because the time has no zone in Python. Other directives stay as they are.
 pub(super) fn written(since_1970: Duration, format: &str) -> String {
     let date = Date::of(since_1970);
     let mut out = String::new();
@@ -170,8 +170,8 @@ impl Date {
         MONTHS.get(self.month as usize - 1).copied().unwrap_or("")
     }
 
-    /// Return the week of the year and its year as ISO 8601 counts them: weeks begin on Mondays, and
-    /// the first one has the year's first Thursday.
+    /// Return the week of the year and its year as ISO 8601 counts them: weeks begin on Mondays,
+    /// and the first one has the year's first Thursday.
     fn iso_week(&self) -> (u64, u64) {
         let from_monday = (self.weekday + 6) % 7 + 1;
         let week = (self.day_of_year + 10 - from_monday) / 7;
@@ -189,8 +189,8 @@ impl Date {
         }
     }
 
-    /// Return the number of the week if weeks begin on this day (0 for Sundays), and days before the
-    /// first such day are in week 0.
+    /// Return the number of the week if weeks begin on this day (0 for Sundays), and days before
+    /// the first such day are in week 0.
     fn week_from(&self, first: u64) -> u64 {
         (self.day_of_year + 6 - (self.weekday + 7 - first) % 7) / 7
     }

@@ -1,9 +1,9 @@
 //! Filters, which follow `|`. Those of single values are here, those of sequences in
 //! `filters/sequence.rs`, and those of texts in `filters/text.rs`.
 //!
-//! The set is that of Jinja 3 and transformers, with llama.cpp's `from_json`, and without those that
-//! make or remove HTML (`striptags`, `urlize`, `xmlattr`) and `random`, which would give another
-//! prompt each time. Names, parameters and defaults are Jinja's.
+//! The set is that of Jinja 3 and transformers, with llama.cpp's `from_json`, and without those
+//! that make or remove HTML (`striptags`, `urlize`, `xmlattr`) and `random`, which would give
+//! another prompt each time. Names, parameters and defaults are Jinja's.
 
 mod sequence;
 mod text;

@@ -1,8 +1,8 @@
 //! The order of messages, made such that a template takes it.
 //!
-//! What is done with a message depends only on those before it, so that a conversation which goes on
-//! keeps its beginning; only results that come late move up to their calls. Nothing that was said is
-//! left out.
+//! The place of a message depends only on those before it, so that a conversation which goes on
+//! keeps its beginning; only results that come late move up to their calls. Nothing that was said
+//! is left out.
 
 use super::adapt::{is_system, joined};
 use super::fallback::result_text;

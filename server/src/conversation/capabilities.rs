@@ -113,7 +113,7 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// Return a conversation with the lists that it does not have. `has_tools` says if it has tools.
+    /// Return a conversation with the lists that it does not have; tools it has if `has_tools`.
     pub fn fill(self, conversation: Conversation, has_tools: bool) -> Conversation {
         let conversation = if self.tools && !has_tools { conversation.tools([]) } else { conversation };
         let conversation = if self.documents { conversation.documents([]) } else { conversation };

@@ -37,8 +37,8 @@ pub struct Request {
     pub continues: Option<Continue>,
     /// Thinking, if the request says.
     pub thinking: Option<bool>,
-    /// The paths of the messages in the client's body, for errors. Those that it lacks are the items
-    /// of `messages`.
+    /// The paths of the messages in the client's body, for errors. Messages without one are the
+    /// items of `messages`.
     pub(super) paths: Vec<String>,
 }
 

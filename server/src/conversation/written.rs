@@ -144,8 +144,9 @@ fn call_value(call: &ToolCall, form: ArgumentsForm) -> Value {
     Value::map(entries)
 }
 
-/// Return arguments as an object. Clients send back what models wrote, so the text may be cut, or no
-/// object at all: then it is the only entry of one, or stays as it is where the template takes that.
+/// Return arguments as an object. Clients send back what models wrote, so the text may be cut, or
+/// no object at all: then it is the only entry of one, or stays as it is where the template takes
+/// that.
 fn object(text: &str, form: ArgumentsForm) -> Value {
     match Value::from_json(text) {
         Ok(object @ Value::Map(_)) => object,

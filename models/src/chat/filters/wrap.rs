@@ -94,8 +94,8 @@ impl Wrap {
         rows
     }
 
-    /// Cut a chunk that is longer than a line, behind `n_chars` characters of the row: the part that
-    /// comes into the row, and the rest. No part comes into it if words are not cut.
+    /// Cut a chunk that is longer than a line, behind `n_chars` characters of the row: the part
+    /// that comes into the row, and the rest. No part comes into it if words are not cut.
     fn cut<'t>(&self, chunk: &'t str, n_chars: usize) -> (Option<&'t str>, Option<&'t str>) {
         if !self.cuts_words {
             return (None, None);
