@@ -125,6 +125,8 @@ struct Exchange {
     open: Vec<(usize, ToolCall)>,
     /// The index of the last message with calls.
     last: Option<usize>,
+    /// True if a message had several calls that the template takes one at a time.
+    is_split: bool,
 }
 
 impl Exchange {
@@ -142,6 +144,7 @@ impl Exchange {
         if !results.without_ids {
             name_calls(&mut message, n_before + self.messages.len());
         }
+        self.is_split |= !results.several_calls && message.tool_calls.len() > 1;
         let n_alone = if results.several_calls { message.tool_calls.len() } else { 1 };
         let mut calls = core::mem::take(&mut message.tool_calls).into_iter().peekable();
         while calls.peek().is_some() {
@@ -157,7 +160,7 @@ impl Exchange {
 
     /// Return the messages in the order that the template takes.
     fn arranged(self, results: &Results) -> Vec<Message> {
-        if results.several_calls && results.calls_in_a_row {
+        if results.calls_in_a_row && !self.is_split {
             return self.messages.into_iter().map(|(message, _)| message).collect();
         }
         let mut numbered: Vec<_> = self.messages.into_iter().enumerate().collect();

@@ -3,6 +3,7 @@
 //! A template is a program, so reading it tells little. Rendering small conversations with words
 //! that stand nowhere else tells what reaches the text.
 
+use super::input::DATES;
 use super::message::{Message, Tool, ToolCall};
 use super::values::template_value;
 use super::written::{ArgumentsForm, ContentForm, Form, Thoughts, message_value};
@@ -110,6 +111,8 @@ pub(super) struct Lists {
     pub documents: bool,
     /// `functions` is a text of the tools, as in Firefunction's template.
     pub functions: bool,
+    /// Variables for the day are texts.
+    pub dates: bool,
 }
 
 impl Lists {
@@ -117,7 +120,9 @@ impl Lists {
     pub fn fill(self, conversation: Conversation, has_tools: bool) -> Conversation {
         let conversation = if self.tools && !has_tools { conversation.tools([]) } else { conversation };
         let conversation = if self.documents { conversation.documents([]) } else { conversation };
-        if self.functions { conversation.set("functions", "") } else { conversation }
+        let conversation = if self.functions { conversation.set("functions", "") } else { conversation };
+        let dates = DATES.iter().filter(|_| self.dates);
+        dates.fold(conversation, |conversation, (name, _)| conversation.set(name, ""))
     }
 }
 
@@ -138,20 +143,21 @@ impl<'t> Probe<'t> {
     /// Find the variables that the template needs even for a greeting.
     pub(super) fn of(source: &str, template: &'t ChatTemplate) -> Self {
         let functions = source.contains("functions");
+        let dates = DATES.iter().any(|(name, _)| source.contains(name));
         let greeting = |typed: bool| {
             let part = Value::map([("type", "text".into()), ("text", "Hello".into())]);
             let content = if typed { Value::List(vec![part]) } else { "Hello".into() };
             Conversation::new([Value::map([("role", "user".into()), ("content", content)])])
         };
         let all = [(false, false), (true, false), (false, true), (true, true)];
-        let lists = all.into_iter().map(|(tools, documents)| Lists { tools, documents, functions });
+        let lists = all.into_iter().map(|(tools, documents)| Lists { tools, documents, functions, dates });
         let mut lists = lists;
         let lists = lists.find(|lists| {
             [false, true]
                 .into_iter()
                 .any(|typed| template.render(&lists.fill(greeting(typed), false)).is_ok())
         });
-        Probe { template, lists: lists.unwrap_or(Lists { functions, ..Lists::default() }) }
+        Probe { template, lists: lists.unwrap_or(Lists { functions, dates, ..Lists::default() }) }
     }
 
     pub(super) fn message(&self, role: &str, content: Value) -> Value {

@@ -31,7 +31,8 @@ pub(super) struct Input<'a> {
 /// The roles beyond the usual ones that are tried for a request.
 const MAX_ROLES: usize = 16;
 /// Variables in which templates expect the day, and its format: Llama 3's and Firefunction's.
-const DATES: [(&str, &str); 2] = [("date_string", "%d %b %Y"), ("datetime", "%b %d %Y %H:%M:%S GMT")];
+pub(super) const DATES: [(&str, &str); 2] =
+    [("date_string", "%d %b %Y"), ("datetime", "%b %d %Y %H:%M:%S GMT")];
 
 /// Return the present day in a format, as templates that ask for it themselves get it.
 fn today(format: &str) -> Option<String> {
