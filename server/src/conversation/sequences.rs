@@ -11,7 +11,6 @@ use super::message::Message;
 
 /// The orders of user and assistant that a template takes.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is one order")]
 pub(super) struct Turns {
     /// The user speaks twice.
     pub two_users: bool,
@@ -33,7 +32,6 @@ pub(super) struct Turns {
 
 /// The places and fields of calls and results that a template takes.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is one demand")]
 pub(super) struct Results {
     /// The role of results; `None` if no known one is taken.
     pub role: Option<&'static str>,
@@ -104,7 +102,7 @@ impl Results {
         let with_role =
             |role: &str| Message { role: role.into(), name: Some("probe".into()), ..result(SHORT_ID) };
         let taken = |role: &&str| probe.render(&[user(), call(), with_role(role)]).is_some();
-        let role = RESULT_ROLES.into_iter().find(|role| taken(&role));
+        let role = RESULT_ROLES.into_iter().find(taken);
         let of_role = |message: Message| Message { role: role.unwrap_or("tool").into(), ..message };
         let result = |id: &str| of_role(result(id));
         let (short, other) = (SHORT_ID, "call00001");
