@@ -15,9 +15,14 @@
 //! | `builtin` | templates by name, and ChatML for models without one |
 //! | `capabilities` | probing of what a template can express |
 //! | `demands` | probing of the form in which a template takes messages |
+//! | `sequences` | probing of the order of messages that a template takes |
 //! | `adapt` | messages in a form that a template can express |
+//! | `arrange` | messages in an order that a template takes |
+//! | `plain_schema` | schemas of tools in the plainest words |
 //! | `written` | messages as values of templates |
 //! | `fallback` | tools for templates that know none |
+//! | `input` | the input of a template |
+//! | `blame` | the part of a request that a template refuses |
 //! | `prompt` | rendering and tokens |
 //! | `begin` | an answer that has begun: reasoning switched off, messages to continue |
 //! | `ends` | the places where messages end |
@@ -29,7 +34,9 @@
 
 mod adapt;
 mod anthropic;
+mod arrange;
 mod begin;
+mod blame;
 mod builtin;
 mod capabilities;
 mod chat;
@@ -37,13 +44,16 @@ mod demands;
 mod ends;
 mod error;
 mod fallback;
+mod input;
 mod message;
 mod meter;
 mod own_calls;
+mod plain_schema;
 mod prompt;
 mod request;
 mod responses;
 mod schema;
+mod sequences;
 mod speaker;
 mod template;
 mod turn;

@@ -304,7 +304,7 @@ impl Conversation {
 
 /// Make a value on the heap. The role of a message counts as the template's text if it is one of
 /// [`ROLES`].
-fn value(machine: &mut Machine<'_, '_>, given: &Value, is_message: bool) -> Eval<Val> {
+pub(super) fn value(machine: &mut Machine<'_, '_>, given: &Value, is_message: bool) -> Eval<Val> {
     Ok(match given {
         Value::Null => Val::None,
         Value::Bool(truth) => Val::Bool(*truth),

@@ -36,16 +36,16 @@ pub enum ChatError {
         message: Box<str>,
     },
     /// The template takes more steps or makes more text than any real one needs for such messages.
-    #[error("the chat template does too much for such messages, it may loop; give another one")]
+    #[error("the chat template does too much for such messages, it may loop")]
     TooMuchWork,
     /// The template takes longer than any real one needs for such messages.
-    #[error("the chat template takes too long for such messages; give another one")]
+    #[error("the chat template takes too long for such messages")]
     TooSlow,
     /// Rendering was cancelled.
     #[error("rendering the chat template was cancelled")]
     Cancelled,
     /// The template applies an operation to values that it is not defined for.
-    #[error("the chat template fails: line {line}: {detail}; give another one")]
+    #[error("the chat template fails: line {line}: {detail}")]
     Failed {
         /// The line, counted from 1.
         line: usize,

@@ -1,11 +1,13 @@
 //! Filters, which follow `|`. Those of single values are here, those of sequences in
 //! `filters/sequence.rs`, and those of texts in `filters/text.rs`.
 //!
-//! The set is that of Jinja 3, without filters that need HTML or randomness, and with those that
-//! transformers adds. Names, parameters and defaults are Jinja's.
+//! The set is that of Jinja 3 and transformers, with llama.cpp's `from_json`, and without those
+//! that make or remove HTML (`striptags`, `urlize`, `xmlattr`) and `random`, which would give
+//! another prompt each time. Names, parameters and defaults are Jinja's.
 
 mod sequence;
 mod text;
+mod wrap;
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -18,7 +20,7 @@ use super::text::Str;
 use super::{containers, json, numbers};
 
 /// The names of all filters.
-pub(super) const NAMES: [&str; 48] = [
+pub(super) const NAMES: [&str; 51] = [
     "abs",
     "attr",
     "batch",
@@ -30,10 +32,12 @@ pub(super) const NAMES: [&str; 48] = [
     "dictsort",
     "e",
     "escape",
+    "filesizeformat",
     "first",
     "float",
     "forceescape",
     "format",
+    "from_json",
     "groupby",
     "indent",
     "int",
@@ -46,6 +50,7 @@ pub(super) const NAMES: [&str; 48] = [
     "map",
     "max",
     "min",
+    "pprint",
     "reject",
     "rejectattr",
     "replace",
@@ -66,7 +71,7 @@ pub(super) const NAMES: [&str; 48] = [
     "upper",
     "urlencode",
     "wordcount",
-    "pprint",
+    "wordwrap",
 ];
 
 impl Machine<'_, '_> {
@@ -93,6 +98,10 @@ impl Machine<'_, '_> {
             }
             "safe" => given.none("safe").map(|()| value),
             "tojson" => json::tojson(self, &value, given),
+            "from_json" => {
+                given.none("from_json")?;
+                json::from_json(self, &value)
+            }
             "items" => {
                 given.none("items")?;
                 match value {
@@ -108,6 +117,7 @@ impl Machine<'_, '_> {
             "int" => self.integer(&value, given),
             "float" => self.floating(&value, given),
             "round" => self.rounded(&value, given),
+            "filesizeformat" => self.file_size(&value, given),
             "attr" => {
                 let name = given.one("attr")?;
                 match name {
@@ -166,6 +176,32 @@ impl Machine<'_, '_> {
             other => other.as_float(),
         };
         Ok(found.map(Val::Float).or(default).unwrap_or(Val::Float(0.0)))
+    }
+
+    /// Evaluate `filesizeformat`: `13000 | filesizeformat` is `'13.0 kB'`.
+    fn file_size(&mut self, value: &Val, given: Arguments) -> Eval<Val> {
+        const PREFIXES: [&str; 8] = ["k", "M", "G", "T", "P", "E", "Z", "Y"];
+        let [binary] = given.bind("filesizeformat", ["binary"])?;
+        let is_binary = binary.is_some_and(|binary| binary.is_true(&self.heap));
+        let size = match value {
+            Val::Str(text) => numbers::parse_float(text.as_str()),
+            other => other.as_float(),
+        };
+        let size = size.ok_or_else(|| Fault::failed(format!("filesizeformat of {}", value.kind())))?;
+        let base = if is_binary { 1024.0 } else { 1000.0 };
+        if size < base {
+            let unit = if size == 1.0 { "Byte" } else { "Bytes" };
+            return Ok(Val::Str(Str::template(&format!("{} {unit}", size as i64))));
+        }
+        let (mut size, mut unit) = (size, "");
+        for prefix in PREFIXES {
+            if size < base && !unit.is_empty() {
+                break;
+            }
+            (size, unit) = (size / base, prefix);
+        }
+        let unit = if is_binary { format!("{}i", unit.to_uppercase()) } else { unit.into() };
+        Ok(Val::Str(Str::template(&format!("{size:.1} {unit}B"))))
     }
 
     /// Evaluate `round`: `2.46 | round(1)` is 2.5. The method is `common`, `ceil` or `floor`.

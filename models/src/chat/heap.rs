@@ -4,7 +4,7 @@
 //! in a [`Heap`] for as long as the template runs, and a [`Val`] holds their index. Dropping values
 //! therefore neither recurses nor leaks. Code that follows references bounds the depth (`walk.rs`).
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::ast::Macro;
@@ -227,11 +227,16 @@ pub(super) struct CycleState {
     pub(super) joins: bool,
 }
 
+/// The names of the two items of what `groupby` gives.
+pub(super) const GROUP: [&str; 2] = ["grouper", "list"];
+
 /// All objects of a running template, by kind.
 #[derive(Debug, Default)]
 pub(super) struct Heap<'t> {
     /// Lists, tuples, views and iterators.
     pub(super) lists: Vec<Vec<Val>>,
+    /// The tuples that `groupby` made, whose items have the names [`GROUP`].
+    pub(super) groups: BTreeSet<Ref>,
     /// Dicts and namespaces.
     pub(super) dicts: Vec<Dict>,
     /// Scopes, the global one first.

@@ -9,12 +9,17 @@ use alloc::format;
 use alloc::string::String;
 
 use super::arguments::Arguments;
+use super::conversation;
 use super::error::{Eval, Fault};
 use super::heap::Val;
 use super::machine::Machine;
 use super::numbers;
 use super::text::{Buf, Origin, Str};
+use super::value::Value;
 use super::walk::MAX_DEPTH;
+
+/// The price of a byte of JSON text that is parsed: the memory of the values that it may make.
+const PARSED: usize = 24;
 
 /// The style of JSON text.
 struct Style {
@@ -72,6 +77,22 @@ pub(super) fn tojson(machine: &mut Machine<'_, '_>, value: &Val, given: Argument
     Ok(Val::Str(out.finish()))
 }
 
+/// Evaluate the filter `from_json`: `'{"a": 1}' | from_json` is `{'a': 1}`. Its texts count as a
+/// message's, whatever their origins, because JSON has escapes.
+///
+/// # Errors
+/// [`Fault::Failed`] if the value is no text, or the text is no JSON.
+pub(super) fn from_json(machine: &mut Machine<'_, '_>, value: &Val) -> Eval<Val> {
+    let Val::Str(text) = value else {
+        return Err(Fault::failed(format!("from_json needs a string, not {}", value.kind())));
+    };
+    machine.budget.bytes(text.len().saturating_mul(PARSED))?;
+    match Value::from_json(text.as_str()) {
+        Ok(value) => conversation::value(machine, &value, false),
+        Err(error) => Err(Fault::failed(format!("from_json: {error}"))),
+    }
+}
+
 impl Machine<'_, '_> {
     /// Append a value at this depth.
     fn write_json(&mut self, value: &Val, style: &Style, out: &mut Buf, depth: u32) -> Eval<()> {
@@ -90,7 +111,16 @@ impl Machine<'_, '_> {
                 &number
             }
             Val::Str(text) => return self.write_json_text(text, style.ascii, out),
-            Val::List(list) | Val::Tuple(list) => return self.write_json_list(*list, style, out, depth + 1),
+            // Python refuses views and generators, but templates are written for engines that have
+            // lists in their place.
+            Val::List(list) | Val::Tuple(list) | Val::View(_, list) => {
+                return self.write_json_list(*list, style, out, depth + 1);
+            }
+            Val::Iter(_) => {
+                let items = self.items_of(value)?;
+                let list = self.heap.new_list(items);
+                return self.write_json_list(list, style, out, depth + 1);
+            }
             Val::Dict(dict) => return self.write_json_dict(*dict, style, out, depth + 1),
             other => return Err(Fault::failed(format!("{} cannot be written as JSON", other.kind()))),
         };

@@ -3,32 +3,40 @@
 //! Positions in arguments and results count characters, as in Python, while the texts are UTF-8.
 
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::arguments::Arguments;
+use super::ast::MathOp;
 use super::error::{Eval, Fault};
 use super::format as formatting;
 use super::heap::Val;
 use super::lexer::is_space;
 use super::machine::Machine;
 use super::text::{Buf, Str};
+use super::walk::is_unprintable;
 
 /// The names of all methods.
-pub(super) const NAMES: [&str; 36] = [
+pub(super) const NAMES: [&str; 44] = [
     "capitalize",
+    "casefold",
     "center",
     "count",
     "endswith",
+    "expandtabs",
     "find",
     "format",
+    "format_map",
     "index",
     "isalnum",
     "isalpha",
     "isascii",
     "isdecimal",
     "isdigit",
+    "isidentifier",
     "islower",
     "isnumeric",
+    "isprintable",
     "isspace",
     "isupper",
     "istitle",
@@ -41,6 +49,7 @@ pub(super) const NAMES: [&str; 36] = [
     "removesuffix",
     "replace",
     "rfind",
+    "rindex",
     "rjust",
     "rpartition",
     "rsplit",
@@ -49,8 +58,10 @@ pub(super) const NAMES: [&str; 36] = [
     "splitlines",
     "startswith",
     "strip",
+    "swapcase",
     "title",
     "upper",
+    "zfill",
 ];
 
 /// Call `text.name(…)`.
@@ -59,7 +70,7 @@ pub(super) const NAMES: [&str; 36] = [
 /// [`Fault::Failed`] if there is no such method, or the arguments do not fit it.
 pub(super) fn call(machine: &mut Machine<'_, '_>, text: &Str, name: &str, given: Arguments) -> Eval<Val> {
     match name {
-        "upper" | "lower" | "capitalize" => {
+        "upper" | "lower" | "capitalize" | "casefold" | "swapcase" => {
             given.none(name)?;
             machine.cased(text, name)
         }
@@ -82,7 +93,7 @@ pub(super) fn call(machine: &mut Machine<'_, '_>, text: &Str, name: &str, given:
             let [old, new, most] = given.bind(name, ["old", "new", "count"])?;
             machine.replaced(text, old, new, most)
         }
-        "find" | "rfind" | "index" | "count" => machine.searched(text, given, name),
+        "find" | "rfind" | "index" | "rindex" | "count" => machine.searched(text, given, name),
         "join" => {
             let items = given.one(name)?;
             machine.join(&items, text, true)
@@ -92,7 +103,19 @@ pub(super) fn call(machine: &mut Machine<'_, '_>, text: &Str, name: &str, given:
             let [width, fill] = given.bind(name, ["width", "fillchar"])?;
             machine.padded(text, width, fill, name)
         }
+        "zfill" => {
+            let width = given.one(name)?;
+            machine.zero_filled(text, width)
+        }
+        "expandtabs" => {
+            let [width] = given.bind(name, ["tabsize"])?;
+            machine.without_tabs(text, width)
+        }
         "format" => formatting::braces(machine, text, given).map(Val::Str),
+        "format_map" => {
+            let given = machine.named_by(&given.one(name)?)?;
+            formatting::braces(machine, text, given).map(Val::Str)
+        }
         name if name.starts_with("is") => {
             given.none(name)?;
             machine.budget.bytes(text.len())?;
@@ -114,6 +137,8 @@ fn is(text: &str, name: &str) -> Option<bool> {
         "isdigit" | "isdecimal" => all(|c| c.is_ascii_digit() || (c.is_numeric() && !c.is_ascii())),
         "isnumeric" => all(char::is_numeric),
         "isspace" => all(is_space),
+        "isprintable" => !text.chars().any(|c| c.is_control() || is_unprintable(c)),
+        "isidentifier" => all(|c| c.is_alphanumeric() || c == '_') && !text.starts_with(char::is_numeric),
         "islower" => text.chars().any(char::is_lowercase) && !text.chars().any(char::is_uppercase),
         "isupper" => text.chars().any(char::is_uppercase) && !text.chars().any(char::is_lowercase),
         "istitle" => is_title(text),
@@ -135,11 +160,17 @@ fn is_title(text: &str) -> bool {
 }
 
 impl Machine<'_, '_> {
-    /// Evaluate `upper`, `lower` or `capitalize`: `'a b'.capitalize()` is `'A b'`.
+    /// Evaluate `upper`, `lower`, `capitalize`, `casefold` or `swapcase`: `'a b'.capitalize()` is
+    /// `'A b'`.
     pub(super) fn cased(&mut self, text: &Str, how: &str) -> Eval<Val> {
-        let change = match how {
+        let change: fn(&str) -> String = match how {
             "upper" => str::to_uppercase,
             "lower" => str::to_lowercase,
+            // Letters that differ in case alone have one capital, but for the dotless i.
+            "casefold" => {
+                |text: &str| text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
+            }
+            "swapcase" => |text: &str| text.chars().flat_map(other_case).collect(),
             _ => return self.titled(text, |_| false),
         };
         self.budget.bytes(text.len().saturating_mul(3))?;
@@ -323,10 +354,10 @@ impl Machine<'_, '_> {
         Ok(Val::Str(out.finish()))
     }
 
-    /// Evaluate `find`, `rfind`, `index` or `count`: `'banana'.find('na')` is 2.
+    /// Evaluate `find`, `rfind`, `index`, `rindex` or `count`: `'banana'.find('na')` is 2.
     ///
     /// # Errors
-    /// [`Fault::Failed`] if `index` finds nothing.
+    /// [`Fault::Failed`] if `index` or `rindex` finds nothing.
     fn searched(&mut self, text: &Str, given: Arguments, name: &str) -> Eval<Val> {
         let [wanted, start, stop] = given.bind(name, ["sub", "start", "end"])?;
         let Some(wanted) = self.str_arg(name, wanted)? else {
@@ -342,13 +373,13 @@ impl Machine<'_, '_> {
         if name == "count" {
             return Ok(Val::Int(string.matches(wanted).count() as i64));
         }
-        let at = if name == "rfind" { string.rfind(wanted) } else { string.find(wanted) };
+        let at = if name.starts_with('r') { string.rfind(wanted) } else { string.find(wanted) };
         match at {
             Some(at) => {
                 let before = string.get(..at).unwrap_or("");
                 Ok(Val::Int((before.chars().count() + skipped) as i64))
             }
-            None if name == "index" => Err(Fault::failed("index finds nothing")),
+            None if name.ends_with("index") => Err(Fault::failed(format!("{name} finds nothing"))),
             None => Ok(Val::Int(-1)),
         }
     }
@@ -416,6 +447,65 @@ impl Machine<'_, '_> {
         self.budget.bytes(text.len())?;
         Ok(Val::Str(out.finish()))
     }
+}
+
+impl Machine<'_, '_> {
+    /// Evaluate `zfill`: `'-5'.zfill(4)` is `'-005'`.
+    fn zero_filled(&mut self, text: &Str, width: Val) -> Eval<Val> {
+        let sign = usize::from(text.as_str().starts_with(['+', '-']));
+        let width = self.int_arg("zfill", Some(width), 0)?.saturating_sub(sign as i64);
+        let digits = text.slice(sign..text.len());
+        let zero = Val::Str(Str::template("0"));
+        let filled = self.padded(&digits, Some(Val::Int(width)), Some(zero), "rjust")?;
+        self.calculate(MathOp::Add, &Val::Str(text.slice(0..sign)), &filled)
+    }
+
+    /// Evaluate `expandtabs`: `'a\tb'.expandtabs(4)` is `'a   b'`.
+    fn without_tabs(&mut self, text: &Str, width: Option<Val>) -> Eval<Val> {
+        let width = self.int_arg("expandtabs", width, 8)?.max(0) as u64;
+        let (mut out, mut column) = (Buf::default(), 0);
+        self.budget.bytes(text.len().saturating_mul(2))?;
+        for (c, origin) in text.chars() {
+            match c {
+                '\t' => {
+                    let missing = if width == 0 { 0 } else { width - column % width };
+                    self.budget.pay(missing)?;
+                    (0..missing).for_each(|_| out.push_char(' ', origin));
+                    column += missing;
+                }
+                c => {
+                    out.push_char(c, origin);
+                    column = if matches!(c, '\n' | '\r') { 0 } else { column + 1 };
+                }
+            }
+        }
+        Ok(Val::Str(out.finish()))
+    }
+
+    /// Return the entries of a dict as arguments with names.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if it is no dict, or has other keys than texts.
+    fn named_by(&mut self, dict: &Val) -> Eval<Arguments> {
+        let Val::Dict(dict) = dict else {
+            return Err(Fault::failed(format!("format_map needs a dict, not {}", dict.kind())));
+        };
+        self.budget.values(self.heap.dict(*dict).len() * 2)?;
+        let mut given = Arguments::default();
+        for (key, value) in self.heap.dict(*dict) {
+            let Val::Str(name) = key else { return Err(Fault::failed("format_map needs names as keys")) };
+            given.named.push((name.clone(), value.clone()));
+        }
+        Ok(given)
+    }
+}
+
+/// Return a character in its other case.
+fn other_case(c: char) -> impl Iterator<Item = char> {
+    let (upper, lower) =
+        (c.is_lowercase().then(|| c.to_uppercase()), c.is_uppercase().then(|| c.to_lowercase()));
+    let neither = (upper.is_none() && lower.is_none()).then_some(c);
+    upper.into_iter().flatten().chain(lower.into_iter().flatten()).chain(neither)
 }
 
 /// The words of a text: at most `most` from the start or the end, then the rest. From the end they

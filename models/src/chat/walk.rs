@@ -377,7 +377,7 @@ fn quote(text: &Str, out: &mut Buf) {
 }
 
 /// Return true for separators, format and private characters, which Python escapes.
-fn is_unprintable(c: char) -> bool {
+pub(super) fn is_unprintable(c: char) -> bool {
     use unicode_general_category::{GeneralCategory as G, get_general_category};
     if c.is_ascii() {
         return false;

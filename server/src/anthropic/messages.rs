@@ -1,11 +1,10 @@
 //! `/v1/messages`: the assistant's next message in Anthropic's shape.
 
 use super::blocks::{Blocks, blocks_json, event};
-use crate::conversation::{ConversationError, Ending, Meter, Request, Speaker, Turn, render};
+use crate::conversation::{Ending, Meter, Request, Speaker, Turn, render};
 use crate::engine::{Ended, Event};
 use crate::http::{
-    ApiError, App, Body, Client, ErrorKind, Events, Frames, Outcome, Ready, Writer, blocking, new_id,
-    reuse_json, sse,
+    ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, blocking, new_id, reuse_json, sse,
 };
 use crate::params::N_ANSWERS;
 use axum::Json;
@@ -20,7 +19,7 @@ const DEFAULT_LIMIT: u64 = 4096;
 pub(super) async fn answer(Ready(app): Ready, client: Client, mut body: Body) -> Result<Response, ApiError> {
     let shared = app.clone();
     let turn = blocking(move || {
-        let request = read(&body)?;
+        let request = Request::from_anthropic(&body)?;
         rename(&mut body);
         let turn = Turn::read(&shared, &client, &body, request);
         let mut turn = turn.map_err(|error| error.renamed("stop", "stop_sequences"))?;
@@ -54,17 +53,8 @@ pub(super) async fn answer(Ready(app): Ready, client: Client, mut body: Body) ->
 
 /// Return the number of tokens of a conversation.
 pub(super) async fn count(Ready(app): Ready, body: Body) -> Result<Json<Value>, ApiError> {
-    let prompt = blocking(move || render(&app, read(&body)?)).await?;
+    let prompt = blocking(move || render(&app, Request::from_anthropic(&body)?)).await?;
     Ok(Json(json!({"input_tokens": prompt.tokens.len()})))
-}
-
-/// Read the request of a body. llama-server's clients expect that media in this interface are a
-/// failure of the server; elsewhere they are a mistake of the client.
-fn read(body: &Map<String, Value>) -> Result<Request, ApiError> {
-    Request::from_anthropic(body).map_err(|error| match error {
-        ConversationError::Media { .. } => ApiError::new(ErrorKind::Server, error.to_string()),
-        error => error.into(),
-    })
 }
 
 /// Give fields the names that llama-server's interface has for them, and remove those that mean

@@ -1,5 +1,6 @@
 //! Messages in a form that the template can express.
 
+use super::arrange::{arrange_results, arrange_turns};
 use super::capabilities::Capabilities;
 use super::demands::Demands;
 use super::message::{Content, Message};
@@ -7,13 +8,23 @@ use super::message::{Content, Message};
 /// The number of letters and digits in identifiers of calls, where a template counts them.
 const ID_LENGTH: usize = 9;
 
-/// Return the messages in a form that the template can express.
-pub(super) fn adapt(messages: &[Message], capabilities: &Capabilities, demands: &Demands) -> Vec<Message> {
+/// Return the messages in a form that the template can express, beside tools or without.
+pub(super) fn adapt(
+    messages: &[Message],
+    has_tools: bool,
+    capabilities: &Capabilities,
+    demands: &Demands,
+) -> Vec<Message> {
     let mut messages = messages.to_vec();
     for message in &mut messages {
         if message.role == "developer" && !capabilities.developer_role {
             message.role = "system".into();
         }
+    }
+    let messages = place_systems(messages, capabilities.system_role, demands);
+    let messages = arrange_results(messages, &demands.results);
+    let mut messages = arrange_turns(messages, &demands.turns, has_tools);
+    for message in &mut messages {
         adapt_answer(message, demands);
         if demands.short_ids {
             shorten_ids(message);
@@ -22,11 +33,28 @@ pub(super) fn adapt(messages: &[Message], capabilities: &Capabilities, demands: 
             trim(message);
         }
     }
-    place_systems(messages, capabilities.system_role, demands)
+    messages
+}
+
+/// Return a message that says what two say, with calls and all.
+pub(super) fn joined(first: Message, second: Message) -> Message {
+    let text = |one: String, other: String| match (one.is_empty(), other.is_empty()) {
+        (true, _) => other,
+        (_, true) => one,
+        (false, false) => format!("{one}\n{other}"),
+    };
+    Message {
+        content: Content::Text(text(first.content.joined("\n"), second.content.joined("\n"))),
+        reasoning: text(first.reasoning, second.reasoning),
+        tool_calls: [first.tool_calls, second.tool_calls].concat(),
+        role: first.role,
+        tool_call_id: first.tool_call_id,
+        name: first.name,
+    }
 }
 
 /// Return true if the message is one of the system or of the developer.
-fn is_system(message: &Message) -> bool {
+pub(super) fn is_system(message: &Message) -> bool {
     matches!(message.role.as_str(), "system" | "developer")
 }
 
@@ -49,10 +77,7 @@ fn place_systems(messages: Vec<Message>, has_role: bool, demands: &Demands) -> V
             false => message.role == "user" && last.role == "user" && (is_turned || was_turned),
         };
         match placed.pop_if(|last| joins(last)) {
-            Some(last) => {
-                let texts = [last.content.joined("\n"), message.content.joined("\n")];
-                placed.push(Message { content: Content::Text(texts.join("\n")), ..last });
-            }
+            Some(last) => placed.push(joined(last, message)),
             None => placed.push(message),
         }
         was_turned = is_turned;

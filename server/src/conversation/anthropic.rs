@@ -32,10 +32,12 @@ impl Request {
             return Err(ConversationError::missing("messages"));
         }
         let mut messages: Vec<Message> = read_system(&body)?.into_iter().collect();
+        let mut paths = vec!["system".to_owned(); messages.len()];
         for (path, message) in body.list("messages")? {
-            read_message(&Object::at(path, message)?, &mut messages)?;
+            read_message(&Object::at(path.clone(), message)?, &mut messages)?;
+            paths.resize(messages.len(), path);
         }
-        let mut request = Request::new(messages);
+        let mut request = Request { paths, ..Request::new(messages) };
         for (path, tool) in body.list("tools")? {
             let tool = Object::at(path, tool)?;
             // Tools with another type run on Anthropic's machines, or have no schema of arguments.
@@ -129,8 +131,8 @@ fn read_message(message: &Object<'_>, messages: &mut Vec<Message>) -> Result<(),
                 arguments: block.get("input").map_or("{}".into(), Value::to_string),
             }),
             "tool_result" => results.push(read_result(&block)?),
-            "image" => return Err(ConversationError::Media { kind: "image" }),
-            "document" => return Err(ConversationError::Media { kind: "document" }),
+            "image" => return Err(block.media("image")),
+            "document" => return Err(block.media("document")),
             "search_result" => texts.push(read_found(&block)?),
             // Clients keep what the service sent in their history, such as redacted thinking, and
             // calls of tools on its machines with their results.
@@ -157,8 +159,8 @@ fn read_result(block: &Object<'_>) -> Result<Message, ConversationError> {
                 let part = Object::at(path, part)?;
                 match part.need_str("type")? {
                     "text" => text += part.need_str("text")?,
-                    "image" => return Err(ConversationError::Media { kind: "image" }),
-                    "document" => return Err(ConversationError::Media { kind: "document" }),
+                    "image" => return Err(part.media("image")),
+                    "document" => return Err(part.media("document")),
                     "search_result" => text += &read_found(&part)?,
                     // A search among tools found one that is offered from now on.
                     "tool_reference" => {

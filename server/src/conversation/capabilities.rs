@@ -3,9 +3,10 @@
 //! A template is a program, so reading it tells little. Rendering small conversations with words
 //! that stand nowhere else tells what reaches the text.
 
+use super::input::DATES;
 use super::message::{Message, Tool, ToolCall};
 use super::values::template_value;
-use super::written::{Form, Thoughts, message_value};
+use super::written::{ArgumentsForm, ContentForm, Form, Thoughts, message_value};
 use backstitch_models::chat::{ChatTemplate, Conversation, GenerationPrompt, Value};
 
 /// A word that no template has.
@@ -57,16 +58,16 @@ impl Capabilities {
     }
 
     /// Probe a template.
-    pub(super) fn of(source: &str, template: &ChatTemplate) -> Self {
-        let probe = Probe(template);
+    pub(super) fn of(source: &str, probe: &Probe<'_>) -> Self {
         let user = || probe.message("user", NEEDLE.into());
         let typed = Value::List(vec![Value::map([("type", "text".into()), ("text", NEEDLE.into())])]);
-        let object = probe.calls(&[r#"{"argument":"nEEdle"}"#], true);
-        let text = probe.calls(&[r#"{"argument":"nEEdle"}"#], false);
+        let object = probe.calls(&[r#"{"argument":"nEEdle"}"#], ArgumentsForm::Object);
+        let text = probe.calls(&[r#"{"argument":"nEEdle"}"#], ArgumentsForm::Text);
         let escaped = |rendered: &str| rendered.contains("\\\"argument");
         let object_works = object.as_deref().is_some_and(|text| text.contains(NEEDLE) && !escaped(text));
         let text_works = text.as_deref().is_some_and(|text| text.contains(NEEDLE) && !escaped(text));
-        let two = probe.calls(&[r#"{"argument":"nEEdle"}"#, r#"{"argument":"second"}"#], object_works);
+        let form = if object_works { ArgumentsForm::Object } else { ArgumentsForm::Text };
+        let two = probe.calls(&[r#"{"argument":"nEEdle"}"#, r#"{"argument":"second"}"#], form);
         Capabilities {
             string_content: probe.shows(vec![user()], NEEDLE),
             typed_content: probe.shows_typed(probe.message("user", typed)),
@@ -87,6 +88,11 @@ impl Capabilities {
     }
 }
 
+/// Return true if a text has the word of a probe, and no printed list.
+pub(super) fn shows_parts(text: Option<&str>) -> bool {
+    text.is_some_and(|text| text.contains(NEEDLE) && !text.contains("'type'") && !text.contains("\"type\""))
+}
+
 /// Return a conversation with the variables that show reasoning: the names that different models
 /// have for the same choice.
 pub(super) fn variables(conversation: Conversation) -> Conversation {
@@ -95,20 +101,78 @@ pub(super) fn variables(conversation: Conversation) -> Conversation {
     hides.into_iter().fold(conversation, |conversation, name| conversation.set(name, false))
 }
 
+/// Variables that have to be there. Absent ones are none in most environments, but some templates
+/// iterate them all the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lists {
+    /// Without tools, `tools` is an empty list.
+    pub tools: bool,
+    /// `documents` is an empty list.
+    pub documents: bool,
+    /// `functions` is a text of the tools, as in Firefunction's template.
+    pub functions: bool,
+    /// Variables for the day are texts.
+    pub dates: bool,
+}
+
+impl Lists {
+    /// Return a conversation with the lists that it does not have; tools it has if `has_tools`.
+    pub fn fill(self, conversation: Conversation, has_tools: bool) -> Conversation {
+        let conversation = if self.tools && !has_tools { conversation.tools([]) } else { conversation };
+        let conversation = if self.documents { conversation.documents([]) } else { conversation };
+        let conversation = if self.functions { conversation.set("functions", "") } else { conversation };
+        let dates = DATES.iter().filter(|_| self.dates);
+        dates.fold(conversation, |conversation, (name, _)| conversation.set(name, ""))
+    }
+}
+
 /// Renderings of small conversations.
 #[derive(Clone, Copy)]
-pub(super) struct Probe<'t>(pub &'t ChatTemplate);
+pub(super) struct Probe<'t> {
+    template: &'t ChatTemplate,
+    /// The variables that have to be lists.
+    pub lists: Lists,
+}
 
-impl Probe<'_> {
-    fn message(&self, role: &str, content: Value) -> Value {
+impl<'t> Probe<'t> {
+    /// Return renderings with these variables.
+    pub(super) fn new(template: &'t ChatTemplate, lists: Lists) -> Self {
+        Probe { template, lists }
+    }
+
+    /// Find the variables that the template needs even for a greeting.
+    pub(super) fn of(source: &str, template: &'t ChatTemplate) -> Self {
+        let functions = source.contains("functions");
+        let dates = DATES.iter().any(|(name, _)| source.contains(name));
+        let greeting = |typed: bool| {
+            let part = Value::map([("type", "text".into()), ("text", "Hello".into())]);
+            let content = if typed { Value::List(vec![part]) } else { "Hello".into() };
+            Conversation::new([Value::map([("role", "user".into()), ("content", content)])])
+        };
+        let all = [(false, false), (true, false), (false, true), (true, true)];
+        let lists = all.into_iter().map(|(tools, documents)| Lists { tools, documents, functions, dates });
+        let mut lists = lists;
+        let lists = lists.find(|lists| {
+            [false, true]
+                .into_iter()
+                .any(|typed| template.render(&lists.fill(greeting(typed), false)).is_ok())
+        });
+        Probe { template, lists: lists.unwrap_or(Lists { functions, dates, ..Lists::default() }) }
+    }
+
+    pub(super) fn message(&self, role: &str, content: Value) -> Value {
         Value::map([("role", role.into()), ("content", content)])
     }
 
-    /// Return the text of a conversation, `None` if the template fails or refuses. Templates for
-    /// tools may fail without a list of them.
+    /// Return the text of a conversation without tools, `None` if the template fails or refuses.
     pub(super) fn render(&self, conversation: &Conversation) -> Option<String> {
-        let rendered = self.0.render(conversation);
-        rendered.or_else(|_| self.0.render(&conversation.clone().tools([]))).ok().map(String::from)
+        self.template.render(&self.lists.fill(conversation.clone(), false)).ok().map(String::from)
+    }
+
+    /// Return the text of a conversation with a tool.
+    pub(super) fn render_with(&self, conversation: Conversation, tool: &Tool) -> Option<String> {
+        let conversation = conversation.tools([template_value(&tool.to_json())]);
+        self.template.render(&self.lists.fill(conversation, true)).ok().map(String::from)
     }
 
     /// Return true if `needle` reaches the text of `messages`.
@@ -118,24 +182,20 @@ impl Probe<'_> {
 
     /// Return true if a part of content reaches the text as such, not as a printed list.
     fn shows_typed(&self, message: Value) -> bool {
-        let text = self.render(&Conversation::new([message]));
-        text.is_some_and(|text| {
-            text.contains(NEEDLE) && !text.contains("'type'") && !text.contains("\"type\"")
-        })
+        shows_parts(self.render(&Conversation::new([message])).as_deref())
     }
 
     /// Return true if a tool reaches the text, at least its name.
     fn shows_tool(&self) -> bool {
         let parameters = serde_json::json!({"type": "object", "properties": {}});
         let tool = Tool { name: NEEDLE.into(), description: NEEDLE.into(), parameters };
-        let conversation = Conversation::new([self.message("user", "Hello".into())])
-            .tools([template_value(&tool.to_json())])
-            .set("enable_thinking", true);
-        self.0.render(&conversation).is_ok_and(|text| text.as_str().contains(NEEDLE))
+        let conversation = Conversation::new([self.message("user", "Hello".into())]);
+        let text = self.render_with(conversation.set("enable_thinking", true), &tool);
+        text.is_some_and(|text| text.contains(NEEDLE))
     }
 
-    /// Return the text of calls with these arguments, as objects or as JSON text.
-    fn calls(&self, arguments: &[&str], objects: bool) -> Option<String> {
+    /// Return the text of calls with these arguments.
+    pub(super) fn calls(&self, arguments: &[&str], form: ArgumentsForm) -> Option<String> {
         let call = |(i, arguments): (usize, &&str)| ToolCall {
             // Mistral's templates take identifiers of 9 characters alone.
             id: format!("call{i:05}"),
@@ -144,7 +204,8 @@ impl Probe<'_> {
         };
         let calls = arguments.iter().enumerate().map(call).collect();
         let message = Message { role: "assistant".into(), tool_calls: calls, ..Message::default() };
-        let form = Form { objects, joins: true, only_typed: false, thoughts: Thoughts::Field("") };
+        let contents = [ContentForm::Text; 4];
+        let form = Form { arguments: form, contents, thoughts: Thoughts::Field("") };
         let messages = [self.message("user", "Hello".into()), message_value(&message, &form)];
         self.render(&Conversation::new(messages).prompt(GenerationPrompt::No))
     }

@@ -83,9 +83,9 @@ fn read_part<'a>(part: &Object<'a>) -> Result<&'a str, ConversationError> {
     match part.need_str("type")? {
         "text" => part.need_str("text"),
         "refusal" => part.need_str("refusal"),
-        "image_url" => Err(ConversationError::Media { kind: "image" }),
-        "input_audio" => Err(ConversationError::Media { kind: "audio" }),
-        "input_video" => Err(ConversationError::Media { kind: "video" }),
+        "image_url" => Err(part.media("image")),
+        "input_audio" => Err(part.media("audio")),
+        "input_video" => Err(part.media("video")),
         _ => Err(ConversationError::wrong(part.path("type"), "\"text\"")),
     }
 }

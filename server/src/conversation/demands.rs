@@ -4,15 +4,17 @@
 //! of the system, an answer without text, an identifier of another service. Small conversations
 //! tell which.
 
-use super::capabilities::{Capabilities, NEEDLE, Probe, variables};
-use super::message::{Content, Message, ToolCall};
-use super::written::{Form, Thoughts, message_value};
-use backstitch_models::chat::{ChatTemplate, Conversation, GenerationPrompt};
+use super::capabilities::{Capabilities, Lists, NEEDLE, Probe, shows_parts, variables};
+use super::message::{Content, Message, Tool, ToolCall};
+use super::sequences::{Results, Turns};
+use super::written::{ArgumentsForm, ContentForm, Form, ROLES, Thoughts, message_value};
+use backstitch_models::chat::{Conversation, GenerationPrompt};
+use serde_json::json;
 
 /// Another word that no template has.
 const SECOND: &str = "thImble";
 /// An identifier that all templates take.
-const SHORT_ID: &str = "call00000";
+pub(super) const SHORT_ID: &str = "call00000";
 
 /// The fields of reasoning, commonest first.
 const THOUGHTS: [Thoughts; 5] = [
@@ -38,8 +40,18 @@ pub(super) struct Demands {
     pub text_beside_thoughts: bool,
     /// Identifiers of calls have 9 letters and digits.
     pub short_ids: bool,
-    /// The place of reasoning.
-    pub thoughts: Thoughts,
+    /// The form of each message.
+    pub form: Form,
+    /// The order in which user and assistant may speak.
+    pub turns: Turns,
+    /// The places and fields of results of tools.
+    pub results: Results,
+    /// Messages of roles that no template knows are taken.
+    pub any_role: bool,
+    /// Schemas of parameters have a type and properties.
+    pub full_schemas: bool,
+    /// The variables that have to be lists.
+    pub lists: Lists,
     /// Results of tools belong to the message that calls them, as in Gemma 4's first templates.
     pub joined_results: bool,
     /// White space around texts confuses the model, which is so with StepFun's.
@@ -48,16 +60,12 @@ pub(super) struct Demands {
 
 impl Demands {
     /// Probe a template.
-    pub(super) fn of(source: &str, template: &ChatTemplate, capabilities: &Capabilities) -> Self {
-        let form = Form::new(capabilities, Thoughts::Field("reasoning_content"));
-        let probe = Messages { probe: Probe(template), form };
-        let thoughts = THOUGHTS.into_iter().find(|thoughts| probe.shows_thoughts(*thoughts));
-        let thoughts = thoughts.unwrap_or(form.thoughts);
-        let probe = Messages { form: Form { thoughts, ..form }, ..probe };
+    pub(super) fn of(source: &str, probe: &Probe<'_>, capabilities: &Capabilities) -> Self {
+        let probe = Messages { probe: *probe, form: Form::new(capabilities) }.with_form(capabilities);
         let accepts = |message: Message, other: Message| probe.accepts(message) || !probe.accepts(other);
         let calling = |text: &str, reasoning: &str, id: &str| Message {
             reasoning: reasoning.into(),
-            ..probe.calling(text, id)
+            ..calling(text, id)
         };
         Demands {
             several_systems: probe.shows_systems(&[
@@ -65,18 +73,22 @@ impl Demands {
                 ("system", SECOND),
                 ("user", "Hello"),
             ]),
-            later_systems: probe.shows_systems(&[
-                ("system", NEEDLE),
-                ("user", "Hello"),
-                ("assistant", "Yes"),
-                ("system", SECOND),
-                ("user", "Hello"),
-            ]),
+            later_systems: [true, false].into_iter().all(|is_before| {
+                let mut messages =
+                    vec![("system", NEEDLE), ("user", "Hello"), ("assistant", "Yes"), ("user", "Hello")];
+                messages.insert(if is_before { 3 } else { 4 }, ("system", SECOND));
+                probe.shows_systems(&messages)
+            }),
             empty_answers: accepts(Message::new("assistant", ""), Message::new("assistant", "Yes")),
             text_beside_calls: accepts(calling("Yes", "", SHORT_ID), calling("", "", SHORT_ID)),
             text_beside_thoughts: accepts(calling("Yes", "Hm", SHORT_ID), calling("", "Hm", SHORT_ID)),
             short_ids: !accepts(calling("", "", "call_0123456789"), calling("", "", SHORT_ID)),
-            thoughts,
+            form: probe.form,
+            turns: Turns::of(&probe),
+            results: Results::of(&probe),
+            any_role: probe.takes_role("nEEdle-role"),
+            full_schemas: probe.needs_full_schemas(),
+            lists: probe.probe.lists,
             joined_results: source.contains("<|tool_call>call:")
                 && source.contains("tool_responses")
                 && !source.contains("OpenAI Chat Completions:"),
@@ -85,29 +97,110 @@ impl Demands {
     }
 }
 
+/// Return an answer with a text and a call.
+pub(super) fn calling(text: &str, id: &str) -> Message {
+    let mut message = Message::new("assistant", text);
+    message.tool_calls.push(ToolCall {
+        id: id.into(),
+        name: "probe".into(),
+        arguments: r#"{"argument":"Yes"}"#.into(),
+    });
+    message
+}
+
+/// Return the result of a call.
+pub(super) fn result(id: &str) -> Message {
+    Message { tool_call_id: Some(id.into()), ..Message::new("tool", "Yes") }
+}
+
 /// Renderings of messages in a form.
 #[derive(Clone, Copy)]
-struct Messages<'t> {
-    probe: Probe<'t>,
-    form: Form,
+pub(super) struct Messages<'t> {
+    pub probe: Probe<'t>,
+    pub form: Form,
 }
 
 impl Messages<'_> {
-    /// Return an answer with a text and a call.
-    fn calling(&self, text: &str, id: &str) -> Message {
-        let mut message = Message::new("assistant", text);
-        message.tool_calls.push(ToolCall {
-            id: id.into(),
-            name: "probe".into(),
-            arguments: r#"{"argument":"Yes"}"#.into(),
-        });
-        message
+    /// Return renderings in the form that the template takes.
+    fn with_form(mut self, capabilities: &Capabilities) -> Self {
+        if capabilities.object_arguments {
+            // Whatever is cut, a template that takes text writes it as it stands.
+            let text = self.probe.calls(&[NEEDLE], ArgumentsForm::Text);
+            let takes_text = text.is_some_and(|text| text.contains(NEEDLE));
+            self.form.arguments =
+                if takes_text { ArgumentsForm::ObjectOrText } else { ArgumentsForm::Object };
+        }
+        self.form.contents = ROLES.map(|role| self.content(role));
+        let thoughts = THOUGHTS.into_iter().find(|thoughts| self.shows_thoughts(*thoughts));
+        self.form.thoughts = thoughts.unwrap_or(self.form.thoughts);
+        self
+    }
+
+    /// Return the content that the template takes in messages of a role; the user's, if it shows
+    /// nothing of the role.
+    fn content(&self, role: &str) -> ContentForm {
+        let usual = self.form.contents[1];
+        let text = |content: Content, form: ContentForm| {
+            let message = Message { content, ..Message::new(role, "") };
+            let messages = match role {
+                "tool" => {
+                    vec![
+                        Message::new("user", "Hello"),
+                        calling("", SHORT_ID),
+                        Message { content: message.content, ..result(SHORT_ID) },
+                    ]
+                }
+                "assistant" => vec![Message::new("user", "Hello"), message],
+                "system" => vec![message, Message::new("user", "Hello")],
+                _ => vec![message],
+            };
+            let mut form = Form { contents: [usual; 4], ..self.form }.with_content(role, form);
+            form.thoughts = Thoughts::Field("");
+            Messages { form, ..*self }.render(&messages)
+        };
+        let as_text = text(Content::Text(NEEDLE.into()), ContentForm::Text);
+        let as_part = text(Content::Parts(vec![NEEDLE.into()]), ContentForm::Parts);
+        let shows_text = as_text.is_some_and(|text| text.contains(NEEDLE));
+        match (shows_text, shows_parts(as_part.as_deref())) {
+            (false, false) => usual,
+            (shows_text, shows_parts) => ContentForm::new(shows_text, shows_parts),
+        }
     }
 
     /// Return the text of messages, `None` if the template fails or refuses.
-    fn render(&self, messages: &[Message]) -> Option<String> {
+    pub fn render(&self, messages: &[Message]) -> Option<String> {
         let values = messages.iter().map(|message| message_value(message, &self.form));
         self.probe.render(&variables(Conversation::new(values)).prompt(GenerationPrompt::No))
+    }
+
+    /// Return true if the template takes these messages, or does not take the `other` ones either,
+    /// which lack what may be the fault.
+    pub fn takes(&self, messages: &[Message], other: &[Message]) -> bool {
+        self.render(messages).is_some() || self.render(other).is_none()
+    }
+
+    /// Return true if the template takes these messages together with a tool.
+    pub fn takes_with_tool(&self, messages: &[Message]) -> bool {
+        let values = messages.iter().map(|message| message_value(message, &self.form));
+        self.probe
+            .render_with(Conversation::new(values), &probe_tool(json!({"type": "object", "properties": {}})))
+            .is_some()
+    }
+
+    /// Return true if the template takes a message of this role.
+    pub fn takes_role(&self, role: &str) -> bool {
+        let before = [Message::new("user", "Hello"), Message::new("assistant", "Yes")];
+        let message = Message { name: Some("probe".into()), ..Message::new(role, "Yes") };
+        self.takes(&[before.as_slice(), &[message]].concat(), &before)
+    }
+
+    /// Return true if the template fails for a schema without properties, but not with them.
+    fn needs_full_schemas(&self) -> bool {
+        let takes = |schema| {
+            let hello = message_value(&Message::new("user", "Hello"), &self.form);
+            self.probe.render_with(Conversation::new([hello]), &probe_tool(schema)).is_some()
+        };
+        !takes(json!({})) && takes(json!({"type": "object", "properties": {}, "required": []}))
     }
 
     /// Return true if the template takes an answer.
@@ -116,7 +209,7 @@ impl Messages<'_> {
         let result = answer.tool_calls.first().map(|call| Message {
             tool_call_id: Some(call.id.clone()),
             name: Some(call.name.clone()),
-            ..Message::new("tool", "Yes")
+            ..result("")
         });
         messages.push(answer);
         messages.extend(result);
@@ -144,7 +237,7 @@ impl Messages<'_> {
     fn shows_thoughts(&self, thoughts: Thoughts) -> bool {
         let probe = Messages { form: Form { thoughts, ..self.form }, ..*self };
         let answer = Message { reasoning: NEEDLE.into(), ..Message::new("assistant", "Yes") };
-        let call = Message { reasoning: NEEDLE.into(), ..self.calling("", SHORT_ID) };
+        let call = Message { reasoning: NEEDLE.into(), ..calling("", SHORT_ID) };
         [answer, call].into_iter().any(|message| {
             let text = probe.render(&[Message::new("user", "Hello"), message]);
             // A printed list is no reasoning.
@@ -153,4 +246,9 @@ impl Messages<'_> {
             })
         })
     }
+}
+
+/// Return a tool with these parameters.
+fn probe_tool(parameters: serde_json::Value) -> Tool {
+    Tool { name: "probe".into(), description: "Probe.".into(), parameters }
 }

@@ -29,8 +29,10 @@ pub enum ConversationError {
         expected: String,
     },
     /// Images, sounds and videos, which the model cannot see.
-    #[error("{kind} input is not supported: the model takes text alone")]
+    #[error("{kind} input is not supported: '{field}' must be text, which is all that the model takes")]
     Media {
+        /// The path of the part.
+        field: String,
         /// The kind of the part: `image`, `audio`, `video`.
         kind: &'static str,
     },
@@ -43,6 +45,14 @@ pub enum ConversationError {
     /// The template gives no text for these messages.
     #[error(transparent)]
     Template(#[from] ChatError),
+    /// The template gives text for what comes before, but not for this message or these tools.
+    #[error("'{field}' cannot be written in the model's format: {error}")]
+    Refused {
+        /// The path of the message, or of the tools.
+        field: String,
+        /// The error of the template.
+        error: ChatError,
+    },
 }
 
 impl ConversationError {

@@ -42,8 +42,7 @@ fn describe(tools: &[Tool]) -> String {
 /// Return a message whose calls are text; the result of a tool becomes a message of the user.
 fn without_calls(mut message: Message) -> Message {
     if message.role == "tool" {
-        let text = format!("<tool_response>\n{}\n</tool_response>", message.content.joined("\n"));
-        return Message::new("user", text);
+        return Message::new("user", result_text(&message));
     }
     if !message.tool_calls.is_empty() {
         let calls = core::mem::take(&mut message.tool_calls);
@@ -52,6 +51,11 @@ fn without_calls(mut message: Message) -> Message {
         message.content = Content::Text(texts.join("\n"));
     }
     message
+}
+
+/// Return the result of a tool as a text of the user.
+pub(super) fn result_text(result: &Message) -> String {
+    format!("<tool_response>\n{}\n</tool_response>", result.content.joined("\n"))
 }
 
 /// Return a call as the model writes it.

@@ -1,18 +1,11 @@
 //! Rendering a request with a template, and the tokens of the text.
 
-use super::adapt::adapt;
 use super::ends;
 use super::error::ConversationError;
-use super::fallback::with_tools_as_text;
-use super::message::Message;
+use super::input::Input;
 use super::request::{Request, Thinking};
 use super::template::Template;
-use super::values::template_value;
-use super::written::{Form, message_value, with_joined_results};
 use backstitch_models::Token;
-use backstitch_models::chat::{
-    ChatTemplate, Conversation, GenerationPrompt, Message as TemplateMessage, Origin,
-};
 use backstitch_models::vocab::{AddSpecial, Vocab};
 use core::ops::Range;
 
@@ -36,19 +29,9 @@ pub struct Prompt {
 
 /// Text with the byte ranges in which control tokens are recognised.
 #[derive(Default)]
-struct Text {
-    text: String,
+pub(super) struct Text {
+    pub text: String,
     trusted: Vec<Range<usize>>,
-}
-
-/// Variables in which templates expect the day, and its format: Llama 3's and Firefunction's.
-const DATES: [(&str, &str); 2] = [("date_string", "%d %b %Y"), ("datetime", "%b %d %Y %H:%M:%S GMT")];
-
-/// Return the present day in a format, as templates that ask for it themselves get it.
-fn today(format: &str) -> Option<String> {
-    let clock = ChatTemplate::from_source(&format!("{{{{ strftime_now('{format}') }}}}")).ok()?;
-    let nothing = Conversation::new([] as [TemplateMessage<'_>; 0]);
-    Some(clock.render(&nothing).ok()?.as_str().to_owned())
 }
 
 /// Return the end of `text` that `before` does not have: some templates write an end of the text in
@@ -61,7 +44,7 @@ fn behind_common<'t>(before: &str, text: &'t str) -> &'t str {
 
 impl Text {
     /// Append text of the template.
-    fn push_trusted(&mut self, text: &str) {
+    pub fn push_trusted(&mut self, text: &str) {
         self.trusted.push(self.text.len()..self.text.len() + text.len());
         self.text += text;
     }
@@ -101,7 +84,8 @@ impl Template {
     /// not.
     ///
     /// # Errors
-    /// [`ConversationError::Template`] if the template refuses the messages or fails.
+    /// [`ConversationError::Refused`] or [`ConversationError::Wrong`] with the path of what the
+    /// template cannot take; [`ConversationError::Template`] if it fails for a greeting too.
     ///
     /// # Example
     /// ```
@@ -130,8 +114,8 @@ impl Template {
             None => (None, request.messages.as_slice()),
         };
         let adds_prompt = request.add_generation_prompt || continued.is_some();
-        let conversation = self.conversation(request, messages, is_thinking, vocab);
-        let mut text = self.render(&conversation, adds_prompt)?;
+        let input = Input { request, messages, is_thinking, vocab, adds_prompt };
+        let (conversation, mut text) = self.written(&input)?;
         let (mut generation_prompt, mut in_reasoning, mut in_answer) = (String::new(), false, false);
         if adds_prompt {
             if text.text.ends_with("<turn|>\n") && self.source().contains("<|turn>model") {
@@ -165,62 +149,5 @@ impl Template {
         let offsets = ends::offsets(&text.text, &text.untrusted(), messages);
         let message_ends = ends::token_counts(&text.text, &tokens, vocab, &offsets);
         Ok(Prompt { text: text.text, tokens, message_ends, generation_prompt, in_reasoning, in_answer })
-    }
-
-    /// Return the input of the template.
-    fn conversation(
-        &self,
-        request: &Request,
-        messages: &[Message],
-        is_thinking: bool,
-        vocab: &Vocab,
-    ) -> Conversation {
-        let (capabilities, demands) = (self.capabilities(), self.demands());
-        let messages = match self.writes_tools_as_text() {
-            true => adapt(&with_tools_as_text(messages, request.tools_to_tell()), capabilities, demands),
-            false => adapt(messages, capabilities, demands),
-        };
-        let form = Form::new(capabilities, demands.thoughts);
-        let values: Vec<_> = match demands.joined_results {
-            true => with_joined_results(&messages, &form),
-            false => messages.iter().map(|message| message_value(message, &form)).collect(),
-        };
-        let mut conversation = Conversation::new(values).tokens_of(vocab).set("enable_thinking", is_thinking);
-        if !request.tools.is_empty() {
-            conversation =
-                conversation.tools(request.tools.iter().map(|tool| template_value(&tool.to_json())));
-        }
-        for (name, format) in DATES {
-            if self.source().contains(name)
-                && let Some(today) = today(format)
-            {
-                conversation = conversation.set(name, today);
-            }
-        }
-        // Firefunction's template writes the tools from a variable of text.
-        if self.source().contains("functions") {
-            let tools: Vec<_> = request.tools.iter().map(|tool| tool.to_json()).collect();
-            let text =
-                if tools.is_empty() { String::new() } else { serde_json::Value::from(tools).to_string() };
-            conversation = conversation.set("functions", text);
-        }
-        for (name, value) in &request.variables {
-            conversation = conversation.set(name, template_value(value));
-        }
-        conversation
-    }
-
-    /// Render a conversation.
-    fn render(&self, conversation: &Conversation, adds_prompt: bool) -> Result<Text, ConversationError> {
-        let prompt = if adds_prompt { GenerationPrompt::Yes } else { GenerationPrompt::No };
-        let rendered = self.parsed().render(&conversation.clone().prompt(prompt))?;
-        let mut text = Text::default();
-        for (span, origin) in rendered.spans() {
-            match origin {
-                Origin::Template => text.push_trusted(span),
-                Origin::Value => text.text += span,
-            }
-        }
-        Ok(text)
     }
 }

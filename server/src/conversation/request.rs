@@ -37,12 +37,20 @@ pub struct Request {
     pub continues: Option<Continue>,
     /// Thinking, if the request says.
     pub thinking: Option<bool>,
+    /// The paths of the messages in the client's body, for errors. Messages without one are the
+    /// items of `messages`.
+    pub(super) paths: Vec<String>,
 }
 
 impl Request {
     /// Return a request to answer `messages`.
     pub fn new(messages: Vec<Message>) -> Self {
         Request { messages, add_generation_prompt: true, ..Request::default() }
+    }
+
+    /// Return the path of a message in the client's body.
+    pub(super) fn path(&self, index: usize) -> String {
+        self.paths.get(index).cloned().unwrap_or_else(|| format!("messages[{index}]"))
     }
 
     /// Return true if calls of tools may come in the answer.

@@ -31,21 +31,26 @@ impl Request {
                 "responses are not stored: send the whole input instead of 'previous_response_id' or 'conversation'",
             ));
         }
-        let mut messages = Vec::new();
+        let (mut messages, mut paths) = (Vec::new(), Vec::new());
         if let Some(instructions) = body.str("instructions")? {
             messages.push(Message::new("system", instructions));
+            paths.push("instructions".to_owned());
         }
         match body.get("input") {
             None => return Err(ConversationError::missing("input")),
-            Some(Value::String(text)) => messages.push(Message::new("user", text.as_str())),
+            Some(Value::String(text)) => {
+                messages.push(Message::new("user", text.as_str()));
+                paths.push("input".to_owned());
+            }
             Some(Value::Array(_)) => {
                 for (path, item) in body.list("input")? {
-                    read_item(&Object::at(path, item)?, &mut messages)?;
+                    read_item(&Object::at(path.clone(), item)?, &mut messages)?;
+                    paths.resize(messages.len(), path);
                 }
             }
             Some(_) => return Err(ConversationError::wrong("input", "a string or an array of items")),
         }
-        let mut request = Request::new(messages);
+        let mut request = Request { paths, ..Request::new(messages) };
         for (path, tool) in body.list("tools")? {
             let tool = Object::at(path, tool)?;
             // Tools that run on OpenAI's machines, such as web search, cannot run here.
@@ -136,8 +141,8 @@ fn read_content(item: &Object<'_>, field: &str) -> Result<Content, ConversationE
                 parts.push(match part.need_str("type")? {
                     "input_text" | "output_text" | "text" => part.need_str("text")?.to_string(),
                     "refusal" => part.need_str("refusal")?.to_string(),
-                    "input_image" => return Err(ConversationError::Media { kind: "image" }),
-                    "input_file" => return Err(ConversationError::Media { kind: "file" }),
+                    "input_image" => return Err(part.media("image")),
+                    "input_file" => return Err(part.media("file")),
                     _ => return Err(ConversationError::wrong(part.path("type"), "\"input_text\"")),
                 });
             }

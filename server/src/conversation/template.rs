@@ -1,8 +1,8 @@
 //! A chat template with what it can express.
 
 use super::builtin::CHATML;
-use super::capabilities::Capabilities;
-use super::demands::Demands;
+use super::capabilities::{Capabilities, Probe};
+use super::demands::{Demands, Messages};
 use super::fallback::CALL_MARKER;
 use super::request::Request;
 use backstitch_models::chat::reply::Format;
@@ -33,8 +33,9 @@ impl Template {
     /// Those of [`ChatTemplate::from_source`].
     pub fn new(source: &str) -> Result<Self, ChatError> {
         let parsed = ChatTemplate::from_source(source)?;
-        let capabilities = Capabilities::of(source, &parsed);
-        let demands = Demands::of(source, &parsed, &capabilities);
+        let probe = Probe::of(source, &parsed);
+        let capabilities = Capabilities::of(source, &probe);
+        let demands = Demands::of(source, &probe, &capabilities);
         let inner = Arc::new(Inner { source: source.into(), parsed, capabilities, demands });
         Ok(Template { inner, for_tools: None })
     }
@@ -87,6 +88,12 @@ impl Template {
         !self.inner.capabilities.tools && !self.inner.capabilities.tool_calls
     }
 
+    /// Return true if calls and their results have to be written as text, because the template
+    /// refuses messages with calls.
+    pub(super) fn writes_calls_as_text(&self) -> bool {
+        self.writes_tools_as_text() || !self.inner.demands.results.calls
+    }
+
     /// Return the format of answers. If they `may_call` tools, it is one that has calls: that of
     /// Hermes where the template has none.
     pub fn reply_format(&self, may_call: bool) -> Format {
@@ -95,6 +102,13 @@ impl Template {
             None if may_call => Format::of_template(&format!("{}{CALL_MARKER}", self.source())),
             _ => format,
         }
+    }
+
+    /// Return true if the template takes messages of this role.
+    pub(super) fn takes_role(&self, role: &str) -> bool {
+        let demands = self.demands();
+        let probe = Probe::new(self.parsed(), demands.lists);
+        demands.any_role || Messages { probe, form: demands.form }.takes_role(role)
     }
 
     /// Return the form in which the template takes messages.

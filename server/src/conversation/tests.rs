@@ -1,5 +1,6 @@
 //! Tests of readers and renderings.
 
+mod awkward;
 mod forms;
 
 use super::*;
@@ -166,7 +167,9 @@ fn three_interfaces_say_the_same() {
         "tools": [{"name": "weather", "description": "Tell it.", "input_schema": parameters}],
         "tool_choice": {"type": "tool", "name": "weather"},
     });
-    assert_eq!(Request::from_anthropic(anthropic.as_object().unwrap()).unwrap(), from_chat);
+    let without_paths = |request: Request| Request { paths: Vec::new(), ..request };
+    let anthropic = Request::from_anthropic(anthropic.as_object().unwrap()).unwrap();
+    assert_eq!(without_paths(anthropic), from_chat);
     let responses = json!({
         "instructions": "Be brief.",
         "input": [
@@ -180,7 +183,8 @@ fn three_interfaces_say_the_same() {
         "tools": [{"type": "function", "name": "weather", "description": "Tell it.", "parameters": parameters}],
         "tool_choice": {"type": "function", "name": "weather"},
     });
-    assert_eq!(Request::from_responses(responses.as_object().unwrap()).unwrap(), from_chat);
+    let responses = Request::from_responses(responses.as_object().unwrap()).unwrap();
+    assert_eq!(without_paths(responses), from_chat);
 }
 
 #[test]
@@ -193,7 +197,10 @@ fn errors_name_the_field() {
         (json!({"messages": [{}]}), "'messages[0].role' is required"),
         (json!({"messages": [{"role": 1}]}), "'messages[0].role' must be a string"),
         (json!({"messages": [{"role": "user"}]}), "'messages[0].content' is required"),
-        (user(json!([{"type": "image_url"}])), "image input is not supported: the model takes text alone"),
+        (
+            user(json!([{"type": "image_url"}])),
+            "image input is not supported: 'messages[0].content[0]' must be text, which is all that the model takes",
+        ),
         (user(json!([{"type": "smell"}])), "'messages[0].content[0].type' must be \"text\""),
         (json!({"messages": [], "tools": [{"type": "function"}]}), "'tools[0].function' is required"),
         (

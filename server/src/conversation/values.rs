@@ -46,6 +46,11 @@ impl<'a> Object<'a> {
         }
     }
 
+    /// Return the error that the object is a part of a kind that the model cannot see.
+    pub fn media(&self, kind: &'static str) -> ConversationError {
+        ConversationError::Media { kind, field: self.path.clone() }
+    }
+
     /// Return the path of a field.
     pub fn path(&self, name: &str) -> String {
         if self.path.is_empty() { name.into() } else { format!("{}.{name}", self.path) }

@@ -13,28 +13,79 @@ pub(super) enum Thoughts {
     Part,
 }
 
+/// The content that a template takes in messages of a role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ContentForm {
+    /// Texts; parts are joined.
+    Text,
+    /// Texts, and lists of parts.
+    Both,
+    /// Lists of parts; a text becomes a list of one.
+    Parts,
+}
+
+impl ContentForm {
+    /// Return the form for a template that shows texts, or lists of parts, or both.
+    pub fn new(shows_text: bool, shows_parts: bool) -> Self {
+        match (shows_text, shows_parts) {
+            (true, true) => ContentForm::Both,
+            (false, true) => ContentForm::Parts,
+            (_, false) => ContentForm::Text,
+        }
+    }
+}
+
+/// The arguments of calls that a template takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ArgumentsForm {
+    /// JSON text.
+    Text,
+    /// An object, but text that is no JSON object as it is.
+    ObjectOrText,
+    /// An object.
+    Object,
+}
+
 /// The form of messages that a template takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Form {
-    /// Arguments of calls are objects, not JSON text.
-    pub objects: bool,
-    /// Parts of content are joined to a text.
-    pub joins: bool,
-    /// Texts are content of one part.
-    pub only_typed: bool,
+    /// The arguments of calls.
+    pub arguments: ArgumentsForm,
+    /// The content of messages of the system, of the user, of the assistant, and of tools.
+    pub contents: [ContentForm; 4],
     /// The place of reasoning.
     pub thoughts: Thoughts,
 }
 
+/// The roles whose contents have a form, in the order of [`Form::contents`].
+pub(super) const ROLES: [&str; 4] = ["system", "user", "assistant", "tool"];
+
 impl Form {
-    /// Return the form for a template with these abilities.
-    pub fn new(capabilities: &Capabilities, thoughts: Thoughts) -> Self {
+    /// Return the form for a template with these abilities, as far as they tell it.
+    pub fn new(capabilities: &Capabilities) -> Self {
+        let content = ContentForm::new(capabilities.string_content, capabilities.typed_content);
         Form {
-            objects: capabilities.object_arguments,
-            joins: !capabilities.typed_content,
-            only_typed: capabilities.typed_content && !capabilities.string_content,
-            thoughts,
+            arguments: match capabilities.object_arguments {
+                true => ArgumentsForm::ObjectOrText,
+                false => ArgumentsForm::Text,
+            },
+            contents: [content; 4],
+            thoughts: Thoughts::Field("reasoning_content"),
         }
+    }
+
+    /// Return the form with another one for the content of a role.
+    pub fn with_content(mut self, role: &str, form: ContentForm) -> Self {
+        let at = ROLES.iter().position(|known| *known == role);
+        at.and_then(|at| self.contents.get_mut(at)).into_iter().for_each(|known| *known = form);
+        self
+    }
+
+    /// Return the form of the content of a role. Roles that only some templates know are as the
+    /// user's.
+    fn content(&self, role: &str) -> ContentForm {
+        let at = ROLES.iter().position(|known| *known == role).unwrap_or(1);
+        self.contents.get(at).copied().unwrap_or(ContentForm::Text)
     }
 }
 
@@ -47,7 +98,7 @@ pub(super) fn message_value(message: &Message, form: &Form) -> Value {
         entries.push((name, message.reasoning.as_str().into()));
     }
     if !message.tool_calls.is_empty() {
-        let calls = message.tool_calls.iter().map(|call| call_value(call, form.objects));
+        let calls = message.tool_calls.iter().map(|call| call_value(call, form.arguments));
         entries.push(("tool_calls", Value::List(calls.collect())));
     }
     let names = [("tool_call_id", &message.tool_call_id), ("name", &message.name)];
@@ -68,17 +119,22 @@ fn content(message: &Message, form: &Form) -> Value {
     }
     let parts = || Value::List(message.content.texts().iter().map(text).collect());
     match &message.content {
-        Content::Text(_) | Content::Parts(_) if form.only_typed => parts(),
-        Content::Parts(_) if !form.joins => parts(),
-        content => content.joined("\n").into(),
+        Content::None => "".into(),
+        Content::Text(text) if form.content(&message.role) != ContentForm::Parts => text.as_str().into(),
+        Content::Parts(_) if form.content(&message.role) == ContentForm::Text => {
+            message.content.joined("\n").into()
+        }
+        // Some templates refuse a list without parts, but take an empty text.
+        Content::Parts(texts) if texts.is_empty() => "".into(),
+        Content::Text(_) | Content::Parts(_) => parts(),
     }
 }
 
 /// Return a call as templates see it.
-fn call_value(call: &ToolCall, objects: bool) -> Value {
-    let arguments = match Value::from_json(&call.arguments) {
-        Ok(arguments) if objects => arguments,
-        _ => call.arguments.as_str().into(),
+fn call_value(call: &ToolCall, form: ArgumentsForm) -> Value {
+    let arguments = match form {
+        ArgumentsForm::Text => call.arguments.as_str().into(),
+        ArgumentsForm::Object | ArgumentsForm::ObjectOrText => object(&call.arguments, form),
     };
     let function = Value::map([("name", call.name.as_str().into()), ("arguments", arguments)]);
     let mut entries = vec![("type", "function".into()), ("function", function)];
@@ -86,6 +142,18 @@ fn call_value(call: &ToolCall, objects: bool) -> Value {
         entries.push(("id", call.id.as_str().into()));
     }
     Value::map(entries)
+}
+
+/// Return arguments as an object. Clients send back what models wrote, so the text may be cut, or
+/// no object at all: then it is the only entry of one, or stays as it is where the template takes
+/// that.
+fn object(text: &str, form: ArgumentsForm) -> Value {
+    match Value::from_json(text) {
+        Ok(object @ Value::Map(_)) => object,
+        Ok(Value::Null) => Value::Map(Vec::new()),
+        _ if form == ArgumentsForm::ObjectOrText => text.into(),
+        _ => Value::map([("arguments", text.into())]),
+    }
 }
 
 /// Return messages in which results of tools belong to the message that calls them, in a field

@@ -9,7 +9,6 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 use super::super::arguments::Arguments;
-use super::super::containers;
 use super::super::error::{Eval, Fault};
 use super::super::heap::Val;
 use super::super::machine::Machine;
@@ -355,7 +354,7 @@ impl Machine<'_, '_> {
     }
 
     /// Evaluate `groupby`: items with equal attributes, as pairs of the attribute and the list of
-    /// items, sorted by the attribute.
+    /// items, sorted by the attribute. The two are also called `grouper` and `list`.
     fn group(&mut self, value: &Val, given: Arguments) -> Eval<Val> {
         let [attribute, default, cased] =
             given.bind("groupby", ["attribute", "default", "case_sensitive"])?;
@@ -379,11 +378,16 @@ impl Machine<'_, '_> {
                 _ => groups.push((key, shown, [item].into())),
             }
         }
-        let mut entries = Vec::with_capacity(groups.len());
+        let mut pairs = Vec::with_capacity(groups.len());
         for (_, shown, items) in groups {
-            entries.push((shown, self.new_list(items)?));
+            let items = self.new_list(items)?;
+            let pair = self.new_tuple([shown, items].into())?;
+            if let Val::Tuple(number) = pair {
+                self.budget.values(4)?;
+                self.heap.groups.insert(number);
+            }
+            pairs.push(pair);
         }
-        let pairs = containers::pairs(self, entries)?;
         self.new_list(pairs)
     }
 

@@ -54,6 +54,7 @@ impl Machine<'_, '_> {
                 let n = text.as_str().split(|c| !is_word(c)).filter(|word| !word.is_empty()).count();
                 Ok(Val::Int(n as i64))
             }
+            "wordwrap" => self.wrapped(&text, given),
             "format" => formatting::percent(self, &text, &given.list, &given.named).map(Val::Str),
             "e" | "escape" | "forceescape" => {
                 given.none(name)?;

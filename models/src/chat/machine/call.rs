@@ -248,6 +248,13 @@ impl<'t> Machine<'t, '_> {
         Ok(state.items.get(turn % state.items.len().max(1)).cloned().unwrap_or(Val::Undefined))
     }
 
+    /// Return the item that a `cycler` gives next.
+    pub(super) fn current_in_cycle(&self, number: Ref) -> Val {
+        let state = self.heap.cycles.get(number as usize);
+        let item = state.and_then(|state| state.items.get(state.position % state.items.len().max(1)));
+        item.cloned().unwrap_or(Val::Undefined)
+    }
+
     /// Call `range`: `range(1, 6, 2)` is 1, 3, 5.
     ///
     /// # Errors

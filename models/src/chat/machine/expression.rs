@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use super::super::ast::{CompareOp, Expr, MathOp, Suffix};
 use super::super::error::{Eval, Fault};
-use super::super::heap::{Key, Val};
+use super::super::heap::{GROUP, Key, Val};
 use super::super::indices::{index, indices};
 use super::super::operators;
 use super::super::text::{Buf, Str};
@@ -253,6 +253,12 @@ impl<'t> Machine<'t, '_> {
                 Ok(self.heap.new_method(value.clone(), name))
             }
             Val::Dict(dict) => Ok(self.entry(*dict, name)?.unwrap_or(Val::Undefined)),
+            Val::Tuple(list) if self.heap.groups.contains(list) => {
+                let at = GROUP.iter().position(|known| *known == name.as_str());
+                let item = at.and_then(|at| self.heap.list(*list).get(at));
+                Ok(item.cloned().unwrap_or(Val::Undefined))
+            }
+            Val::Cycle(number) if name.as_str() == "current" => Ok(self.current_in_cycle(*number)),
             _ => Ok(Val::Undefined),
         }
     }
@@ -373,7 +379,7 @@ fn has_method(value: &Val, name: &str) -> bool {
         Val::List(_) => containers::LIST.contains(&name),
         Val::Tuple(_) => matches!(name, "count" | "index"),
         Val::Dict(_) => containers::DICT.contains(&name),
-        Val::Cycle(_) => matches!(name, "next" | "reset" | "current"),
+        Val::Cycle(_) => matches!(name, "next" | "reset"),
         _ => false,
     }
 }
