@@ -29,12 +29,16 @@ impl Blocks {
                 self.send(json!({"type": "thinking_delta", "thinking": text}), frames);
             }
             Delta::Content(text) => {
-                self.continue_with(Kind::Text, json!({"type": "text", "text": ""}), frames);
+                self.continue_with(
+                    Kind::Text,
+                    json!({"type": "text", "text": "", "citations": null}),
+                    frames,
+                );
                 self.send(json!({"type": "text_delta", "text": text}), frames);
             }
             Delta::ToolCallBegin { id, name, .. } => {
                 self.close(frames);
-                let block = json!({"type": "tool_use", "id": id, "name": name, "input": {}});
+                let block = tool_use(id.as_deref(), name, json!({}));
                 self.open(Kind::ToolUse, block, frames);
             }
             Delta::ToolCallArguments { text, .. } => {
@@ -83,6 +87,11 @@ pub(super) fn event(name: &str, data: Value, frames: &mut Frames) {
     frames.named(name, &Value::Object(all));
 }
 
+/// Return the block of a call, which the model itself makes.
+fn tool_use(id: Option<&str>, name: &str, input: Value) -> Value {
+    json!({"type": "tool_use", "id": id, "name": name, "input": input, "caller": {"type": "direct"}})
+}
+
 /// Return the blocks of a whole answer.
 pub(super) fn blocks_json(reply: &Reply) -> Vec<Value> {
     let mut blocks = Vec::new();
@@ -90,13 +99,13 @@ pub(super) fn blocks_json(reply: &Reply) -> Vec<Value> {
         blocks.push(json!({"type": "thinking", "thinking": reply.reasoning, "signature": ""}));
     }
     if !reply.content.is_empty() {
-        blocks.push(json!({"type": "text", "text": reply.content}));
+        blocks.push(json!({"type": "text", "text": reply.content, "citations": null}));
     }
     for call in &reply.tool_calls {
         // Arguments are cut where the answer was.
         let input = serde_json::from_str(&call.arguments).ok().filter(Value::is_object);
         let input = input.unwrap_or_else(|| json!({}));
-        blocks.push(json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input}));
+        blocks.push(tool_use(call.id.as_deref(), &call.name, input));
     }
     blocks
 }

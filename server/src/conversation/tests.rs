@@ -1,6 +1,7 @@
 //! Tests of readers and renderings.
 
 mod forms;
+mod replay;
 
 use super::*;
 use backstitch_models::Model;

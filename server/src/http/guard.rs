@@ -120,7 +120,7 @@ fn is_foreign(headers: &HeaderMap) -> bool {
 /// are nobody's outside (`localhost`, `host.docker.internal`) and those of allowed origins only.
 fn is_own_name(params: &ServerParams, headers: &HeaderMap) -> bool {
     let is_loopback = |name: &str| name.parse().is_ok_and(|address: IpAddr| address.is_loopback());
-    let is_local_server = params.host == "localhost" || is_loopback(&params.host);
+    let is_local_server = params.hosts.iter().all(|host| host == "localhost" || is_loopback(host));
     if !params.api_keys.is_empty() || !is_local_server {
         return true;
     }
