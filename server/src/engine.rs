@@ -240,8 +240,8 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::EmptyPrompt`]; [`Error::InputTooLong`] or [`Error::InputBeyondContext`] with an
-    /// encoder, [`Error::PromptTooLong`] with a decoder; [`Error::Stopped`]; [`Error::Engine`] if the model is an encoder-decoder, or
-    /// fails.
+    /// encoder, [`Error::PromptTooLong`] with a decoder; [`Error::Stopped`]; [`Error::Engine`] if
+    /// the model is an encoder-decoder, or fails.
     pub async fn embed(
         &self,
         inputs: Vec<Vec<Token>>,

@@ -34,8 +34,8 @@ pub struct NotFinite {
     pub layer: Option<usize>,
     /// The operation whose result is the first that is not finite, such as `matmul`.
     pub operation: &'static str,
-    /// The tensor that the operation uses, if it uses any: of several, one that holds NaN or infinity,
-    /// or else the first.
+    /// The tensor that the operation uses, if it uses any: of several, one that holds NaN or
+    /// infinity, or else the first.
     pub tensor: Option<Box<str>>,
 }
 

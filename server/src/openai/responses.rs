@@ -117,7 +117,7 @@ impl Answer {
         let (n_prompt, n_generated) = (ended.n_prompt, ended.timings.n_generated);
         response["usage"] = json!({
             "input_tokens": n_prompt,
-            "input_tokens_details": {"cached_tokens": ended.timings.n_cached},
+            "input_tokens_details": {"cached_tokens": ended.timings.n_cached, "cache_write_tokens": 0},
             "output_tokens": n_generated,
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": n_prompt + n_generated,

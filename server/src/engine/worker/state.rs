@@ -58,7 +58,7 @@ impl Cache {
     /// Log the files that were found damaged, each once.
     fn tell_damage(&self) {
         for path in self.caches().into_iter().flat_map(PromptCache::take_damaged) {
-            tracing::warn!(path = %path.display(), "a stored conversation is damaged, and evaluated again");
+            tracing::warn!(path = %path.display(), "a stored conversation is damaged, and re-evaluated");
         }
     }
 
