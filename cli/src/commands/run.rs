@@ -17,7 +17,7 @@ use crate::session::{Session, Until};
 use crate::target::{Kind, Saving, Target, Text};
 use crate::{embedded, model, prompt, terminal};
 use backstitch_models::session::Finish;
-use backstitch_models::vocab::{AddSpecial, ParseSpecial};
+use backstitch_models::vocab::ParseSpecial;
 use backstitch_models::{Model, Token};
 use serde_json::json;
 

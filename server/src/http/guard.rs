@@ -222,7 +222,10 @@ mod tests {
         let cors_origins = vec!["https://example.org".to_owned()];
         assert!(own(&ServerParams { cors_origins, ..local.clone() }, "example.org:8080"));
         assert!(own(&ServerParams { api_keys: vec!["key".into()], ..local.clone() }, "example.org"));
-        assert!(own(&ServerParams { host: "0.0.0.0".into(), ..local.clone() }, "example.org"));
+        assert!(own(
+            &ServerParams { hosts: vec!["127.0.0.1".into(), "0.0.0.0".into()], ..local.clone() },
+            "example.org"
+        ));
         assert!(is_own_name(&local, &HeaderMap::new()));
     }
 
