@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         None => Model::from_bytes(backstitch_demo::GGUF)?,
     };
     let mut prompt = Vec::new();
-    model.vocab().tokenize("Once upon a time", AddSpecial::Yes, ParseSpecial::No, &mut prompt);
+    model.vocab().tokenize("Once upon a time", AddSpecial::Start, ParseSpecial::No, &mut prompt);
 
     let together = generate(&model, &prompt, 0..N as u64)?;
     for tokens in &together {

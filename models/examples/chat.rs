@@ -63,6 +63,6 @@ fn tokens(model: &Model, template: &ChatTemplate, messages: &Messages) -> Result
     let messages = messages.iter().map(|(role, content)| Message { role, content });
     let rendered = template.render(&Conversation::new(messages).tokens_of(model.vocab()))?;
     let mut tokens = Vec::new();
-    rendered.tokenize(model.vocab(), AddSpecial::Yes, &mut tokens);
+    rendered.tokenize(model.vocab(), AddSpecial::Start, &mut tokens);
     Ok(tokens)
 }

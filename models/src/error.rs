@@ -10,10 +10,12 @@
 //! layers, and files on disk. Names that come from a file are untrusted, so messages escape control
 //! characters in them and shorten them.
 
+mod finite;
 mod from;
 mod gguf;
 pub(crate) mod text;
 
+pub use finite::NotFinite;
 pub use from::StreamError;
 pub use gguf::{Region, Shapes};
 
@@ -630,7 +632,11 @@ pub enum Error {
     /// The file of an encoder-decoder names no token for its decoder to start from.
     #[error("this model names no token for its decoder to start from; convert it again")]
     NoDecoderStart,
-    /// The samplers left no token: each is banned, or its logit is not a number.
+    /// The model computed outputs that are not finite numbers, from weights or an input at which it
+    /// fails.
+    #[error(transparent)]
+    NotFinite(Box<NotFinite>),
+    /// The samplers left no token: each is banned.
     #[error("the samplers ban every token that could continue sequence {seq}; ban fewer")]
     NoToken {
         /// The sequence.

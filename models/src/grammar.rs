@@ -27,7 +27,7 @@
 //!
 //! let mut ctx = Context::new(&model, Params::default().n_ctx(64))?;
 //! let mut tokens = Vec::new();
-//! model.vocab().tokenize("Lily liked", AddSpecial::Yes, ParseSpecial::No, &mut tokens);
+//! model.vocab().tokenize("Lily liked", AddSpecial::Start, ParseSpecial::No, &mut tokens);
 //! let seq = ctx.sequence()?;
 //! ctx.append(seq, &tokens)?;
 //!

@@ -48,7 +48,7 @@
 //! let model = Model::from_bytes(backstitch_demo::GGUF)?;
 //! let mut ctx = Context::new(&model, Params::default().n_ctx(64))?;
 //! let mut tokens = Vec::new();
-//! model.vocab().tokenize("Once upon a time", AddSpecial::Yes, ParseSpecial::No, &mut tokens);
+//! model.vocab().tokenize("Once upon a time", AddSpecial::Start, ParseSpecial::No, &mut tokens);
 //!
 //! let seq = ctx.sequence()?;
 //! ctx.append(seq, &tokens)?;

@@ -9,7 +9,7 @@ use crate::{
     graph::{Builder, Graph, Head},
     hparams::Hparams,
     nearest::Nearest,
-    vocab::Vocab,
+    vocab::{AddSpecial, Vocab},
     weights::{Files, Weights},
 };
 use alloc::{boxed::Box, string::String, sync::Arc};
@@ -45,6 +45,8 @@ struct Inner {
     fingerprint: Fingerprint,
     n_params: u64,
     name: Option<String>,
+    /// The name of the file, if the model was read from one.
+    file_name: Option<String>,
     chat_template: Option<String>,
     chat_template_for_tools: Option<String>,
 }
@@ -76,6 +78,7 @@ impl Inner {
             fingerprint,
             n_params: gguf.tensors().iter().map(|tensor| tensor.n_elements() as u64).sum(),
             name: text("general.name")?,
+            file_name: None,
             chat_template: text("tokenizer.chat_template")?,
             chat_template_for_tools: text("tokenizer.chat_template.tool_use")?,
         })
@@ -177,6 +180,8 @@ impl Model {
         if read < total {
             progress(total, total);
         }
+        let path = source.paths().next().and_then(std::path::Path::file_name);
+        inner.file_name = path.map(|name| name.to_string_lossy().into_owned());
         if is_packed {
             inner.weights.keep(Files::Open(source));
         }
@@ -299,6 +304,15 @@ impl Model {
         &self.0.vocab
     }
 
+    /// Return the special tokens to add to a prompt: those of a text that the model continues, or,
+    /// if it is an encoder-decoder, those of the whole text that its encoder reads.
+    pub fn prompt_special(&self) -> AddSpecial {
+        match self.graph().encoder() {
+            Some(_) => AddSpecial::Yes,
+            None => AddSpecial::Start,
+        }
+    }
+
     /// Return the fingerprint that tells the model from others. Sequences of one model mean nothing
     /// to another.
     pub fn fingerprint(&self) -> Fingerprint {
@@ -320,6 +334,11 @@ impl Model {
     /// Return the model's own name, if the file states one.
     pub fn name(&self) -> Option<&str> {
         self.0.name.as_deref()
+    }
+
+    /// Return a name for messages: that of the file, or else the model's own or its architecture's.
+    pub(crate) fn label(&self) -> &str {
+        self.0.file_name.as_deref().or(self.name()).unwrap_or(&self.hparams().architecture)
     }
 
     /// Return the source of the chat template, if the file has one.

@@ -10,6 +10,7 @@ mod frame;
 mod journal;
 mod lerp;
 pub(crate) mod observe;
+mod origin;
 pub(crate) mod outputs;
 mod pooling;
 mod products;
@@ -146,6 +147,9 @@ impl Runner {
 
     /// Compute one ubatch: its keys, values and states go into the memory, its logits or embeddings
     /// into `outputs`.
+    ///
+    /// # Errors
+    /// [`Error::NotFinite`] if those are not finite; [`Error::Cancelled`].
     pub(crate) fn run(
         &mut self,
         model: &Model,
@@ -155,11 +159,28 @@ impl Runner {
         outputs: &mut Outputs,
     ) -> Result<(), Error> {
         self.wanted.clear();
-        let graph = side.graph(model);
         let all = outputs.takes_all();
         let wanted = ubatch.tokens().iter().enumerate().filter(|(_, token)| token.output || all);
         self.wanted.extend(wanted.map(|(i, _)| i as u32));
         self.adapters.start(ubatch);
+        self.steps(model, work, side, ubatch, outputs)?;
+        let rows = ubatch.tokens().iter().filter(|token| token.output || all);
+        match outputs.are_finite(rows.map(|token| token.index as usize)) {
+            true => Ok(()),
+            false => Err(self.not_finite(model, work, side, ubatch, outputs)),
+        }
+    }
+
+    /// Run the steps of a graph.
+    fn steps(
+        &mut self,
+        model: &Model,
+        work: &Stoppable<'_>,
+        side: Side,
+        ubatch: &mut Ubatch<'_>,
+        outputs: &mut Outputs,
+    ) -> Result<(), Error> {
+        let graph = side.graph(model);
         let (mut frame, watch, outputs_only) = self.frame(model, work.pool(), side, ubatch.n_tokens());
         // The profile is one of the main graph's steps.
         let mut profile = watch.profile.as_mut().filter(|_| core::ptr::eq(graph, model.graph()));

@@ -25,7 +25,7 @@
 //! let model = Model::from_bytes(backstitch_demo::GGUF)?;
 //! let vocab = model.vocab();
 //! let mut tokens = Vec::new();
-//! vocab.tokenize("Once upon a time", AddSpecial::Yes, ParseSpecial::No, &mut tokens);
+//! vocab.tokenize("Once upon a time", AddSpecial::Start, ParseSpecial::No, &mut tokens);
 //! assert_eq!(vocab.detokenize(&tokens, WriteSpecial::No), b"Once upon a time");
 //! # Ok::<(), backstitch_models::Error>(())
 //! ```
@@ -79,6 +79,13 @@ pub use self::text::TextStream;
 
 /// The choice to add the tokens that the model wants around a text.
 ///
+/// A text that something else follows, as an answer follows a prompt, has no end: models that were
+/// trained with an end-of-sequence token behind every text would continue with another one. So the
+/// token that ends a text stands behind texts that are read whole: those that an encoder reads,
+/// that are embedded, or whose perplexity is measured. Prompts get the token that begins one alone;
+/// [`Model::prompt_special`](crate::Model::prompt_special) tells which of the two a prompt of a
+/// model is.
+///
 /// # Example
 /// ```
 /// use backstitch_models::Model;
@@ -98,8 +105,10 @@ pub use self::text::TextStream;
 pub enum AddSpecial {
     /// Add nothing.
     No,
+    /// Add the beginning-of-sequence token if the model asks for it: the text will be continued.
+    Start,
     /// Add the beginning-of-sequence and the end-of-sequence token, as far as the model asks for
-    /// them.
+    /// them: the text is whole.
     Yes,
 }
 
@@ -281,7 +290,7 @@ impl Vocab {
         out: &mut Vec<Token>,
     ) {
         let partition = if trusted.is_empty() { &self.user_defined } else { &self.all_specials };
-        if add == AddSpecial::Yes && self.add_bos {
+        if add != AddSpecial::No && self.add_bos {
             out.extend(self.bos());
         }
         self.tokenize_fragments(partition.fragments(text, trusted, &self.specials, &self.texts), true, out);
@@ -417,7 +426,7 @@ impl Vocab {
         &self.specials.suppressed
     }
 
-    /// Return true if [`AddSpecial::Yes`] puts a token in front.
+    /// Return true if [`AddSpecial::Start`] and [`AddSpecial::Yes`] put a token in front.
     pub fn adds_bos(&self) -> bool {
         self.add_bos && self.bos().is_some()
     }
@@ -470,6 +479,7 @@ mod tests {
         let with = Vocab::new(&source)?;
         assert_eq!(tokens(&with, "a", AddSpecial::Yes, ParseSpecial::No), [1, 0, 2]);
         assert_eq!(tokens(&with, "", AddSpecial::Yes, ParseSpecial::No), [1, 2]);
+        assert_eq!(tokens(&with, "a", AddSpecial::Start, ParseSpecial::No), [1, 0]);
         assert_eq!(tokens(&with, "a", AddSpecial::No, ParseSpecial::No), [0]);
         Ok(())
     }

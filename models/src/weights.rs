@@ -153,6 +153,22 @@ impl Weights {
         Ok(Packed::new(matrix.kind, matrix.n_rows, matrix.n_cols, bytes)?)
     }
 
+    /// Return true if all elements of a weight are finite numbers. Reads all of it.
+    pub(crate) fn are_finite(&self, id: WeightId) -> bool {
+        let row_is_finite = |matrix: &Packed<'_>, row, x: &mut [f32]| {
+            matrix.decode_row(row, x).is_ok() && x.iter().all(|x| x.is_finite())
+        };
+        match self.all.get(id.0 as usize) {
+            Some(Weight::Vector(x)) => x.iter().all(|x| x.is_finite()),
+            Some(Weight::Matrices(all)) => (0..all.len()).all(|number| {
+                let Ok(matrix) = self.matrix(id, number) else { return true };
+                let mut x = vec![0.0; matrix.n_cols()];
+                (0..matrix.n_rows()).all(|row| row_is_finite(&matrix, row, &mut x))
+            }),
+            None => true,
+        }
+    }
+
     /// Return the bytes of all weights.
     pub(crate) fn n_bytes(&self) -> usize {
         let bytes = |weight: &Weight| match weight {

@@ -116,7 +116,7 @@ impl Rendered {
     fn tokenize(&self, py: Python<'_>, vocab: &Vocab) -> Vec<u32> {
         py.detach(|| {
             let mut tokens = Vec::new();
-            self.rendered.tokenize(vocab.model.vocab(), AddSpecial::Yes, &mut tokens);
+            self.rendered.tokenize(vocab.model.vocab(), AddSpecial::Start, &mut tokens);
             numbers(&tokens)
         })
     }

@@ -411,7 +411,7 @@ impl Session {
         let rendered = template.rendered(messages, Some(model.vocab()), &options)?;
         let tokens = |session: &models::Session| {
             let mut tokens = Vec::new();
-            rendered.tokenize(session.context().model().vocab(), AddSpecial::Yes, &mut tokens);
+            rendered.tokenize(session.context().model().vocab(), AddSpecial::Start, &mut tokens);
             tokens
         };
         self.replace(py, tokens, Watching { progress, cancel })

@@ -23,7 +23,7 @@
 //! let model = Model::from_bytes(backstitch_demo::GGUF)?;
 //! let engine = Engine::start(&model, EngineParams::default())?;
 //! let mut prompt = Vec::new();
-//! model.vocab().tokenize("Once upon a time", AddSpecial::Yes, ParseSpecial::No, &mut prompt);
+//! model.vocab().tokenize("Once upon a time", AddSpecial::Start, ParseSpecial::No, &mut prompt);
 //! let chain = Chain::new(model.vocab().n_vocab(), &Settings::default().temp(0.0));
 //! let mut request = Generate::new(prompt, chain);
 //! request.limit = Some(5);
@@ -57,7 +57,7 @@ mod worker;
 pub use drafts::{DraftSource, Drafts};
 pub use embed::Embedding;
 pub use event::{Chunk, Ended, Event, Reuse, ReuseLimit, Timings};
-pub use params::EngineParams;
+pub use params::{EngineParams, check_folder};
 pub use report::{Counters, HeldSequence, SlotReport};
 pub use request::{Generate, Tenant, WhenFull};
 pub use slots::{SlotFile, SlotLayout};
@@ -241,9 +241,9 @@ impl Engine {
     /// Return the embeddings of `inputs`, in their order, evaluated with `adapters`.
     ///
     /// # Errors
-    /// [`Error::EmptyPrompt`]; [`Error::InputTooLong`] with an encoder, [`Error::PromptTooLong`]
-    /// with a decoder; [`Error::Stopped`]; [`Error::Engine`] if the model is an encoder-decoder, or
-    /// fails.
+    /// [`Error::EmptyPrompt`]; [`Error::InputTooLong`] or [`Error::InputBeyondContext`] with an
+    /// encoder, [`Error::PromptTooLong`] with a decoder; [`Error::Stopped`]; [`Error::Engine`] if
+    /// the model is an encoder-decoder, or fails.
     pub async fn embed(
         &self,
         inputs: Vec<Vec<Token>>,
@@ -292,7 +292,7 @@ impl Engine {
     /// Save the sequence of a slot, if it is one of `tenant`, once the slot is idle.
     ///
     /// # Errors
-    /// [`Error::Slot`], [`Error::EmptySlot`], [`Error::Stopped`];
+    /// [`Error::Slot`], [`Error::Stopped`];
     /// [`Error::Engine`] if the file cannot be written, whose former content then stays.
     pub async fn save_slot(
         &self,

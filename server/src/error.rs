@@ -27,14 +27,25 @@ pub enum Error {
     },
     /// The input of an encoder does not fit into one physical batch.
     #[error(
-        "the input has {n_prompt_tokens} tokens, but a physical batch holds {n_ubatch}; \
-         raise --ubatch-size"
+        "the input has {n_prompt_tokens} tokens, which is too large for a physical batch of {n_ubatch}; \
+         raise --ubatch-size, and --batch-size if it is smaller"
     )]
     InputTooLong {
         /// The number of tokens of the input.
         n_prompt_tokens: usize,
         /// The size of a physical batch.
         n_ubatch: usize,
+    },
+    /// The input of an encoder does not fit into the context of an input.
+    #[error(
+        "the input has {n_prompt_tokens} tokens, which is too large for the context of an input, \
+         {n_ctx} tokens; raise --ctx-size, or lower --parallel, which shares it out"
+    )]
+    InputBeyondContext {
+        /// The number of tokens of the input.
+        n_prompt_tokens: usize,
+        /// The number of tokens that an input may have.
+        n_ctx: usize,
     },
     /// The queue is full.
     #[error("the queue is full: requests that wait are {limit} at most")]
@@ -49,12 +60,6 @@ pub enum Error {
         slot: usize,
         /// The number of slots.
         n_slots: usize,
-    },
-    /// The slot holds no sequence.
-    #[error("slot {slot} holds no sequence")]
-    EmptySlot {
-        /// The slot.
-        slot: usize,
     },
     /// The slot evaluates a request.
     #[error("slot {slot} evaluates a request")]

@@ -8,7 +8,8 @@
 //! | `embeddings` | `/v1/embeddings` |
 //! | `models` | `/v1/models`, `/v1/models/{id}` |
 //!
-//! `chunks` writes chat completions, `items` writes responses, and `scores` the log-probabilities
+//! `chunks` writes chat completions, `items` writes responses, for which `repeated` tells what they
+//! were asked with, and `scores` the log-probabilities
 //! of completions. Most paths answer without `/v1` too.
 
 mod chat;
@@ -17,6 +18,7 @@ mod completions;
 mod embeddings;
 mod items;
 mod models;
+mod repeated;
 mod responses;
 mod scores;
 
@@ -33,7 +35,7 @@ pub(crate) const FINGERPRINT: &str = concat!("backstitch-", env!("CARGO_PKG_VERS
 /// Return the routes of this interface.
 pub fn routes() -> Router<Arc<Host>> {
     Router::new()
-        .route("/v1/chat/completions", post(chat::complete))
+        .route("/v1/chat/completions", post(chat::complete_named))
         .route("/chat/completions", post(chat::complete))
         .route("/v1/chat/completions/input_tokens", post(chat::count))
         .route("/chat/completions/input_tokens", post(chat::count))

@@ -52,9 +52,9 @@ pub enum LogFormat {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Network")]
 pub struct NetworkArgs {
-    /// Address to listen on; 0.0.0.0 is every network of this machine.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
-    pub host: String,
+    /// Address to listen on, or several with commas; 0.0.0.0 is every network.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_delimiter = ',')]
+    pub host: Vec<String>,
     /// Port to listen on; 0 is any that is free.
     #[arg(long, value_name = "N", default_value_t = 8080)]
     pub port: u16,

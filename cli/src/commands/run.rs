@@ -17,7 +17,7 @@ use crate::session::{Session, Until};
 use crate::target::{Kind, Saving, Target, Text};
 use crate::{embedded, model, prompt, terminal};
 use backstitch_models::session::Finish;
-use backstitch_models::vocab::{AddSpecial, ParseSpecial};
+use backstitch_models::vocab::ParseSpecial;
 use backstitch_models::{Model, Token};
 use serde_json::json;
 
@@ -231,7 +231,7 @@ fn end(stop: Finish, session: &Session) -> Result<(), Error> {
 /// Tokenize the prompt. An empty prompt becomes the token with which the model begins a text.
 pub(super) fn tokenize(model: &Model, prompt: &str) -> Result<Vec<Token>, Error> {
     let mut tokens = Vec::new();
-    model.vocab().tokenize(prompt, AddSpecial::Yes, ParseSpecial::Yes, &mut tokens);
+    model.vocab().tokenize(prompt, model.prompt_special(), ParseSpecial::Yes, &mut tokens);
     if tokens.is_empty() {
         tokens.extend(model.vocab().bos());
     }

@@ -11,12 +11,12 @@ use crate::args::{
     AnswerArgs, Generator, ModelArgs, PoolingArg, SamplingArgs, ServeArgs, SlotArgs, SlotFormat,
     SpeculationArgs,
 };
-use crate::error::Error;
+use crate::error::{Error, plain};
 use crate::interrupt::{self, Stoppable};
 use crate::output::{bytes, note};
 use crate::{embedded, memory, model, whole_file};
 use backstitch_models::{LoadParams, Model, Params, Pooling, Token};
-use backstitch_server::engine::{DraftSource, Drafts, Engine, EngineParams, SlotLayout};
+use backstitch_server::engine::{DraftSource, Drafts, Engine, EngineParams, SlotLayout, check_folder};
 use backstitch_server::http::{Adapters, Host, Loaded, LoadedAdapter, Server};
 use backstitch_server::params::{Sampling, ServerParams};
 use std::collections::BTreeSet;
@@ -39,6 +39,7 @@ const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 pub fn run(args: &ServeArgs) -> Result<(), Error> {
     log::start(args);
     let params = server_params(args)?;
+    check_folders(&args.slots)?;
     let template = template::read(&args.answers)?;
     let model = model::open(&args.model, model::n_threads(args.context.n_threads))?;
     model::check_biases(&args.sampling, &model)?;
@@ -47,11 +48,12 @@ pub fn run(args: &ServeArgs) -> Result<(), Error> {
     let adapters = adapters(args, &model)?;
     let host = host(args, params, engine_params, (model, adapters), template)?;
     let server = Server::bind(host).map_err(|error| {
-        let (host, port) = (&args.network.host, args.network.port);
-        Error::Refused(format!("cannot listen on {host}:{port}: {error}; --host and --port choose another"))
+        let (hosts, port) = (args.network.host.join(","), args.network.port);
+        Error::Refused(format!("cannot listen on {hosts}:{port}: {error}; --host and --port choose another"))
     })?;
-    let address = server.address().map_err(Error::Terminal)?;
-    note("note", format_args!("listening on http://{address}"));
+    for address in server.addresses().map_err(Error::Terminal)? {
+        note("note", format_args!("listening on http://{address}"));
+    }
     let _stoppable = Stoppable::begin();
     let stopper = server.stopper();
     // The first signal ends the server in order, the second one ends the program.
@@ -62,6 +64,21 @@ pub fn run(args: &ServeArgs) -> Result<(), Error> {
         stopper.stop();
     });
     server.run().map_err(Error::Terminal)
+}
+
+/// Check the folders in which the server keeps files.
+///
+/// # Errors
+/// [`Error::Refused`] with the path of one that cannot be written.
+fn check_folders(args: &SlotArgs) -> Result<(), Error> {
+    for (option, folder) in [("--state", &args.state), ("--slot-save-path", &args.slot_save_path)] {
+        let Some(folder) = folder else { continue };
+        check_folder(folder).map_err(|error| {
+            let (folder, cause) = (folder.display(), plain(&error));
+            Error::Refused(format!("{option} {folder} is no folder that can be written: {cause}"))
+        })?;
+    }
+    Ok(())
 }
 
 /// Make the state of the server: it holds the model, and can load it again after a sleep. The model
@@ -220,7 +237,7 @@ fn server_params(args: &ServeArgs) -> Result<ServerParams, Error> {
     let names: BTreeSet<_> = answers.alias.iter().filter(|name| !name.is_empty()).cloned().collect();
     let aliases = if names.is_empty() { vec![model_name(&args.model)] } else { names.into_iter().collect() };
     Ok(ServerParams {
-        host: network.host.clone(),
+        hosts: network.host.clone(),
         port: network.port,
         aliases,
         tags: answers.tags.clone(),

@@ -73,7 +73,7 @@ use folder::Folder;
 use found::OpenEntry;
 use index::{Index, Useless};
 use key::{blocks_of, chain};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::vec::Vec;
@@ -81,6 +81,9 @@ use std::vec::Vec;
 /// The time that opening a prompt cache waits for the lock before it leaves tidying to others. A
 /// process that is being started holds the locks of the one that starts it for a moment.
 const TIDY_WAIT: Duration = Duration::from_millis(if cfg!(test) { 1000 } else { 100 });
+
+/// The most damaged files that are named between two looks; further ones are only counted.
+const MOST_NAMED: usize = 64;
 
 /// Rights of a prompt cache in its folder, and how large that may become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +144,8 @@ struct Shared {
     index: Mutex<Index>,
     /// Counts of what was done; sizes are the index's.
     counts: Mutex<Stats>,
+    /// The files that were found damaged since somebody asked, at most [`MOST_NAMED`].
+    damaged: Mutex<Vec<PathBuf>>,
 }
 
 impl PromptCache {
@@ -167,7 +172,13 @@ impl PromptCache {
         if budget.is_some() {
             folder.make()?;
         }
-        let shared = Shared { folder, budget, index: Mutex::default(), counts: Mutex::default() };
+        let shared = Shared {
+            folder,
+            budget,
+            index: Mutex::default(),
+            counts: Mutex::default(),
+            damaged: Mutex::default(),
+        };
         let cache = Self { shared: Arc::new(shared) };
         cache.shared.index().refresh(&cache.shared.folder)?;
         if budget.is_some() {
@@ -256,6 +267,13 @@ impl PromptCache {
         Ok(stored.map(|(n_blocks, _)| n_blocks).collect())
     }
 
+    /// Take the paths of the entries that were found damaged since this was asked before. They have
+    /// been removed already, if this cache may write. Of many between two looks, 64 are named;
+    /// [`Stats::damaged`] counts all.
+    pub fn take_damaged(&self) -> Vec<PathBuf> {
+        core::mem::take(&mut *self.shared.damaged.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Return the counts of what was done, and the size as of the last look at the folder.
     pub fn stats(&self) -> Stats {
         let index = self.shared.index();
@@ -286,13 +304,22 @@ impl Shared {
     /// Give up an entry whose payload turned out to be damaged: remove it if that is allowed; if it
     /// stays, it is not looked at again.
     fn give_up(&self, index: &mut Index, name: &EntryName) {
-        self.count(|stats| stats.damaged += 1);
+        self.note_damaged(name);
         if self.budget.is_some() && self.folder.remove(name).is_ok() {
             index.entries.remove(name);
         } else {
             index.entries.insert(*name, Err(Useless::Damaged));
         }
         index.rebuild();
+    }
+
+    /// Count an entry as damaged, and remember its path.
+    fn note_damaged(&self, name: &EntryName) {
+        self.count(|stats| stats.damaged += 1);
+        let mut damaged = self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
+        if damaged.len() < MOST_NAMED {
+            damaged.push(self.folder.path_of(name));
+        }
     }
 
     /// Return a payload of an entry, which is opened unless `last` is of the same one.

@@ -64,10 +64,10 @@ impl Rendered {
     /// wrote all of their bytes. Everything else is tokenised as one text, so no token changes at
     /// the ends of spans.
     ///
-    /// Most templates write the beginning-of-sequence token themselves. [`AddSpecial::Yes`], the
-    /// right choice for a whole conversation, adds it where the vocabulary asks for it and the
-    /// template did not write it, so it never occurs twice. The same applies to the end-of-sequence
-    /// token. llama.cpp does this too.
+    /// Most templates write the beginning-of-sequence token themselves. [`AddSpecial::Start`], the
+    /// right choice for a conversation that the model answers, adds it where the vocabulary asks
+    /// for it and the template did not write it, so it never occurs twice. [`AddSpecial::Yes`]
+    /// treats the end-of-sequence token alike.
     ///
     /// # Example
     /// ```
@@ -95,7 +95,8 @@ impl Rendered {
         if let Some(bos) = vocab.bos().filter(|bos| vocab.adds_bos() && out.get(start) != Some(bos)) {
             out.insert(start, bos);
         }
-        if let Some(eos) = vocab.eos().filter(|eos| vocab.adds_eos() && out.last() != Some(eos)) {
+        let ends = add == AddSpecial::Yes && vocab.adds_eos();
+        if let Some(eos) = vocab.eos().filter(|eos| ends && out.last() != Some(eos)) {
             out.push(eos);
         }
     }

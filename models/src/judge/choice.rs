@@ -87,7 +87,7 @@ fn tokens(ctx: &Context, context: &str, ending: &str) -> Vec<Token> {
         || ending.starts_with(char::is_whitespace);
     let text = [context, if joined { "" } else { " " }, ending].concat();
     let mut tokens = Vec::new();
-    ctx.model().vocab().tokenize(&text, AddSpecial::Yes, ParseSpecial::No, &mut tokens);
+    ctx.model().vocab().tokenize(&text, AddSpecial::Start, ParseSpecial::No, &mut tokens);
     tokens
 }
 

@@ -8,6 +8,7 @@ mod shared;
 
 pub use shared::SharedLogits;
 
+use super::origin::are_finite;
 use super::pooling::Pooled;
 use crate::error::Error;
 use crate::graph::Head;
@@ -200,6 +201,16 @@ impl Outputs {
     /// Return the staged output of token `index` of a batch that will not be published.
     pub(crate) fn staged(&self, index: usize) -> Option<&[f32]> {
         self.staged.row(self.staged.number(index)?)
+    }
+
+    /// Return true if the staged outputs of these tokens of the piece in progress are finite.
+    pub(crate) fn are_finite(&self, mut tokens: impl Iterator<Item = usize>) -> bool {
+        let Rows { width_beside, beside, .. } = &self.staged;
+        tokens.all(|index| {
+            let Some(row) = self.row_number(index) else { return true };
+            let beside = width_beside.and_then(|width| beside.get(row * width..(row + 1) * width));
+            [self.staged.row(row), beside].into_iter().flatten().all(are_finite)
+        })
     }
 
     /// Return true if the staged outputs are embeddings.

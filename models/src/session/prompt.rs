@@ -17,7 +17,8 @@ impl Session {
     /// conversations there is [`Vocab::tokenize_trusted`](crate::vocab::Vocab::tokenize_trusted).
     pub fn tokenize(&self, text: &str, parse: ParseSpecial) -> Vec<Token> {
         let mut tokens = Vec::new();
-        self.ctx.model().vocab().tokenize(text, AddSpecial::Yes, parse, &mut tokens);
+        let model = self.ctx.model();
+        model.vocab().tokenize(text, model.prompt_special(), parse, &mut tokens);
         tokens
     }
 

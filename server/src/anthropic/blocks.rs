@@ -29,12 +29,12 @@ impl Blocks {
                 self.send(json!({"type": "thinking_delta", "thinking": text}), frames);
             }
             Delta::Content(text) => {
-                self.continue_with(Kind::Text, json!({"type": "text", "text": ""}), frames);
+                self.continue_with(Kind::Text, text_block(""), frames);
                 self.send(json!({"type": "text_delta", "text": text}), frames);
             }
             Delta::ToolCallBegin { id, name, .. } => {
                 self.close(frames);
-                let block = json!({"type": "tool_use", "id": id, "name": name, "input": {}});
+                let block = tool_use(id.as_deref(), name, json!({}));
                 self.open(Kind::ToolUse, block, frames);
             }
             Delta::ToolCallArguments { text, .. } => {
@@ -85,6 +85,16 @@ pub(super) fn event(name: &str, data: Value, frames: &mut Frames) {
     frames.named(name, &Value::Object(all));
 }
 
+/// Return the block of a call, which the model itself makes.
+fn tool_use(id: Option<&str>, name: &str, input: Value) -> Value {
+    json!({"type": "tool_use", "id": id, "name": name, "input": input, "caller": {"type": "direct"}})
+}
+
+/// Return a block of text.
+fn text_block(text: &str) -> Value {
+    json!({"type": "text", "text": text, "citations": null})
+}
+
 /// Return the blocks of a whole answer.
 pub(super) fn blocks_json(reply: &Reply) -> Vec<Value> {
     let mut blocks = Vec::new();
@@ -92,13 +102,13 @@ pub(super) fn blocks_json(reply: &Reply) -> Vec<Value> {
         blocks.push(json!({"type": "thinking", "thinking": reply.reasoning, "signature": ""}));
     }
     if !reply.content.is_empty() {
-        blocks.push(json!({"type": "text", "text": reply.content}));
+        blocks.push(text_block(&reply.content));
     }
     for call in &reply.tool_calls {
         blocks.push(match serde_json::from_str::<Map<String, Value>>(&call.arguments) {
-            Ok(input) => json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input}),
+            Ok(input) => tool_use(call.id.as_deref(), &call.name, input.into()),
             // A number may be too large for every program that reads this.
-            Err(_) => json!({"type": "text", "text": format!("{}({})", call.name, call.arguments)}),
+            Err(_) => text_block(&format!("{}({})", call.name, call.arguments)),
         });
     }
     blocks

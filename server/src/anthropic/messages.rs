@@ -90,6 +90,8 @@ impl Answer {
             "model": self.app.alias(),
             "stop_reason": null,
             "stop_sequence": null,
+            "stop_details": null,
+            "container": null,
         })
     }
 
@@ -118,9 +120,15 @@ impl Answer {
     }
 }
 
-/// Return the numbers of tokens. Tokens that were reused do not count as input.
+/// Return the numbers of tokens. Tokens that were reused do not count as input. Typed clients want
+/// every field, also those about what there is not here.
 fn usage(n_prompt: usize, n_cached: usize, n_generated: usize) -> Value {
     json!({
+        "cache_creation": {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0},
+        "inference_geo": null,
+        "output_tokens_details": null,
+        "server_tool_use": null,
+        "service_tier": "standard",
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": n_cached,
         "input_tokens": n_prompt.saturating_sub(n_cached),
@@ -150,7 +158,12 @@ impl Writer for Answer {
                 self.blocks.close(frames);
                 let (reason, stop) = self.stop_reason(&ended);
                 let data = json!({
-                    "delta": {"stop_reason": reason, "stop_sequence": stop},
+                    "delta": {
+                        "stop_reason": reason,
+                        "stop_sequence": stop,
+                        "stop_details": null,
+                        "container": null,
+                    },
                     "usage": usage(ended.n_prompt, ended.timings.n_cached, ended.timings.n_generated),
                 });
                 event("message_delta", data, frames);

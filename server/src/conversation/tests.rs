@@ -2,6 +2,7 @@
 
 mod awkward;
 mod forms;
+mod replay;
 
 use super::*;
 use backstitch_models::Model;

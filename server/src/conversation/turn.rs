@@ -156,7 +156,7 @@ impl Turn {
 ///
 /// # Errors
 /// [`ConversationError::Wrong`] if the choice names a tool that is not offered.
-fn callable(request: &Request) -> Result<Vec<Tool>, ConversationError> {
+pub(super) fn callable(request: &Request) -> Result<Vec<Tool>, ConversationError> {
     let is_callable = |name: &str| match &request.tool_choice {
         ToolChoice::None => false,
         ToolChoice::Named(chosen) => chosen == name,
@@ -295,7 +295,7 @@ fn open_failing(tools: &[Tool], schemas: &mut [Value], can_follow: impl Fn(&Tool
 }
 
 /// Return the descriptions of `tools` with these schemas.
-fn described(tools: &[Tool], schemas: &[Value]) -> Vec<TemplateValue> {
+pub(super) fn described(tools: &[Tool], schemas: &[Value]) -> Vec<TemplateValue> {
     let tools = tools.iter().zip(schemas);
     let tools = tools.map(|(tool, schema)| Tool { parameters: schema.clone(), ..tool.clone() });
     tools.map(|tool| template_value(&tool.to_json())).collect()

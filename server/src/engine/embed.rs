@@ -56,13 +56,16 @@ impl Worker {
         if self.model.graph().encoder().is_some() {
             return Err(backstitch_models::Error::NoEncoder.into());
         }
-        match n {
-            0 => Err(Error::EmptyPrompt),
-            n if self.is_encoder() && n > n_ubatch => {
-                Err(Error::InputTooLong { n_prompt_tokens: n, n_ubatch })
+        let n_prompt_tokens = n;
+        match self.is_encoder() {
+            _ if n == 0 => Err(Error::EmptyPrompt),
+            // The context bounds a batch, too, and is what has to grow then.
+            true if n > n_ubatch && n_ubatch < n_ctx => {
+                Err(Error::InputTooLong { n_prompt_tokens, n_ubatch })
             }
-            n if !self.is_encoder() && n > n_ctx => Err(Error::PromptTooLong { n_prompt_tokens: n, n_ctx }),
-            n => Ok(n.max(n_ubatch)),
+            true if n > n_ctx => Err(Error::InputBeyondContext { n_prompt_tokens, n_ctx }),
+            false if n > n_ctx => Err(Error::PromptTooLong { n_prompt_tokens, n_ctx }),
+            _ => Ok(n.max(n_ubatch)),
         }
     }
 

@@ -2,7 +2,32 @@
 
 use super::drafts::Drafts;
 use backstitch_models::Params;
-use std::path::PathBuf;
+use backstitch_models::backstitch_kv::storage::disk::{Disk, Readers, RealDisk, create_beside};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Check that files can be written in a folder, which is made if it is not there. What keeps its
+/// files there would otherwise fail long after the server began to listen.
+///
+/// # Errors
+/// Those of the system.
+///
+/// # Example
+/// ```
+/// use backstitch_server::engine::check_folder;
+///
+/// let folder = tempfile::tempdir()?;
+/// check_folder(&folder.path().join("state"))?;
+/// std::fs::write(folder.path().join("file"), "")?;
+/// assert!(check_folder(&folder.path().join("file")).is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn check_folder(folder: &Path) -> io::Result<()> {
+    RealDisk.make_folder(folder)?;
+    let (file, path) = create_beside(&folder.join("writable"), Readers::Owner)?;
+    drop(file);
+    std::fs::remove_file(path)
+}
 
 /// Sizes and choices of an engine.
 ///

@@ -81,6 +81,8 @@ pub struct Counters {
     /// Parts of sequences that could not be stored: the disk was full or failed, or the sequence
     /// was dropped before the disk had taken it.
     pub n_unstored: u64,
+    /// Stored files of sequences that were found damaged.
+    pub n_damaged: u64,
     /// Drafts that were evaluated.
     pub n_drafts: u64,
     /// Tokens of drafts.

@@ -65,7 +65,8 @@ impl SlotView {
 }
 
 impl Worker {
-    /// Save the sequence of a slot, if it is one of `tenant`.
+    /// Save the sequence of a slot, if it is one of `tenant`. A slot without one is saved as an
+    /// empty sequence, as llama-server's clients expect.
     pub fn save_slot(
         &mut self,
         slot: usize,
@@ -74,22 +75,38 @@ impl Worker {
         layout: SlotLayout,
     ) -> Result<SlotFile, Error> {
         let began = Instant::now();
-        let seq = self.own_slot(slot, tenant)?.ok_or(Error::EmptySlot { slot })?;
-        let n_tokens = self.ctx.tokens(seq)?.len();
+        let own = self.own_slot(slot, tenant)?;
         if path.symlink_metadata().is_ok() {
             expect_file(path)?;
         }
-        let n_bytes = match layout {
-            SlotLayout::Backstitch => self.ctx.save(seq, path)?.container.bytes,
-            SlotLayout::Llama => {
-                let bytes = self.ctx.llama_seq_state_write(seq, Form::Sequence, &Options::default())?;
-                let bytes = with_server_list(bytes, n_tokens);
-                let written = replace(path, Readers::Owner, |file| file.write_all(&bytes));
-                written.map_err(|error| Error::file(path, &error))?;
-                bytes.len() as u64
-            }
-        };
-        Ok(SlotFile { n_tokens, n_bytes, elapsed: began.elapsed() })
+        if let Some(seq) = own {
+            let n_tokens = self.ctx.tokens(seq)?.len();
+            let n_bytes = self.save_sequence(seq, n_tokens, path, layout)?;
+            return Ok(SlotFile { n_tokens, n_bytes, elapsed: began.elapsed() });
+        }
+        self.make_sequence_free(None)?;
+        let empty = self.ctx.sequence()?;
+        let saved = self.save_sequence(empty, 0, path, layout);
+        self.ctx.release(empty)?;
+        Ok(SlotFile { n_tokens: 0, n_bytes: saved?, elapsed: began.elapsed() })
+    }
+
+    /// Save a sequence of `n_tokens`, and return the bytes of its file.
+    fn save_sequence(
+        &self,
+        seq: SeqId,
+        n_tokens: usize,
+        path: &Path,
+        layout: SlotLayout,
+    ) -> Result<u64, Error> {
+        if layout == SlotLayout::Backstitch {
+            return Ok(self.ctx.save(seq, path)?.container.bytes);
+        }
+        let bytes = self.ctx.llama_seq_state_write(seq, Form::Sequence, &Options::default())?;
+        let bytes = with_server_list(bytes, n_tokens);
+        let written = replace(path, Readers::Owner, |file| file.write_all(&bytes));
+        written.map_err(|error| Error::file(path, &error))?;
+        Ok(bytes.len() as u64)
     }
 
     /// Restore a saved sequence into a slot; `sets` are the adapters that it may have.
@@ -115,13 +132,18 @@ impl Worker {
                 Err(error) => return Err(error.into()),
             }
         };
-        self.conversations.add(seq, tenant);
-        if let Some(held) = self.conversations.get_mut(seq) {
+        let n_tokens = self.ctx.tokens(seq)?.len();
+        // There is nothing to hold of an empty sequence.
+        let shown = (n_tokens > 0).then_some(seq);
+        match shown {
+            None => self.ctx.release(seq)?,
+            Some(seq) => self.conversations.add(seq, tenant),
+        }
+        if let Some(held) = shown.and_then(|seq| self.conversations.get_mut(seq)) {
             held.is_busy = false;
         }
-        let n_tokens = self.ctx.tokens(seq)?.len();
         if let Some(view) = self.slots.get_mut(slot) {
-            view.seq = Some(seq);
+            view.seq = shown;
             view.used = Some(Instant::now());
             view.report = SlotReport { id: slot, ..SlotReport::default() };
         }

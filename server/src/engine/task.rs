@@ -271,18 +271,20 @@ impl Task {
         if is_first {
             chunk.prompt_time = Some(self.timings.prompt);
         }
-        if vocab.is_eog(token) && !self.request.ignore_eos {
-            self.text.show_all(&mut chunk.text);
-            self.lines.end(&mut chunk.text, &self.request, Duration::ZERO);
-            chunk.logprobs = self.release(usize::MAX);
-            chunk.tokens.clear();
-            self.send(Event::Chunk(chunk));
-            return Ok(Some(Finish::End(token)));
-        }
         let logprobs = self.request.logprobs.map(|n| match self.request.probs_after_sampling {
             true => TokenLogprobs::after_samplers(&self.request.chain, token, n),
             false => TokenLogprobs::of(logits, token, n, &mut self.best),
         });
+        if vocab.is_eog(token) && !self.request.ignore_eos {
+            self.text.show_all(&mut chunk.text);
+            self.lines.end(&mut chunk.text, &self.request, Duration::ZERO);
+            chunk.logprobs = self.release(usize::MAX);
+            // The end counts as a token, without text.
+            chunk.logprobs.extend(logprobs);
+            chunk.tokens.clear();
+            self.send(Event::Chunk(chunk));
+            return Ok(Some(Finish::End(token)));
+        }
         self.request.chain.accept(token);
         self.tokens.push(token);
         self.n_left -= 1;

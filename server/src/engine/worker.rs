@@ -280,6 +280,7 @@ impl Worker {
             n_waiting: self.waiting.len(),
             n_held: self.conversations.n_idle(),
             n_unstored: self.n_unstored(),
+            n_damaged: self.n_damaged(),
             ..self.counters
         }
     }

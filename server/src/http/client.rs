@@ -48,7 +48,7 @@ impl Client {
             return Ok(Client::default());
         }
         let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let bearer = bearer.map(|value| value.strip_prefix("Bearer ").unwrap_or(value));
+        let bearer = bearer.map(|value| without_scheme(value).unwrap_or(value));
         let plain = headers.get("x-api-key").and_then(|value| value.to_str().ok());
         let given = bearer.or(plain).unwrap_or_default();
         // All keys are compared, so that the time does not tell which one was nearly right.
@@ -58,6 +58,12 @@ impl Client {
             false => Err(ApiError::new(ErrorKind::Authentication, "Invalid API Key")),
         }
     }
+}
+
+/// Return the key behind the name of the scheme, whose letters may be of either case.
+fn without_scheme(value: &str) -> Option<&str> {
+    let (scheme, key) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| key.trim_start_matches(' '))
 }
 
 /// Compare two secrets in a time that depends on neither of them: their hashes are compared whole.
@@ -87,10 +93,16 @@ mod tests {
     #[test]
     fn keys_come_in_either_header() {
         let keys = ["one".to_owned(), "two".to_owned()];
-        for (name, value) in [("authorization", "Bearer two"), ("x-api-key", "one")] {
+        let right = ["Bearer two", "bearer two", "BEARER  two", "two"].map(|value| ("authorization", value));
+        for (name, value) in right.into_iter().chain([("x-api-key", "one")]) {
             assert!(Client::of(&headers(name, value), &keys).is_ok(), "{value}");
         }
-        for (name, value) in [("authorization", "Bearer tw"), ("x-api-key", ""), ("cookie", "one")] {
+        for (name, value) in [
+            ("authorization", "Bearer tw"),
+            ("authorization", "Basic two"),
+            ("x-api-key", ""),
+            ("cookie", "one"),
+        ] {
             let error = Client::of(&headers(name, value), &keys).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Authentication, "{value}");
         }

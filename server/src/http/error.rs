@@ -234,18 +234,20 @@ impl IntoResponse for ApiError {
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         let kind = match &error {
-            Error::EmptyPrompt
-            | Error::Slot { .. }
-            | Error::EmptySlot { .. }
-            | Error::NoToken
-            | Error::NoFile { .. } => ErrorKind::Invalid,
+            Error::EmptyPrompt | Error::Slot { .. } | Error::NoToken | Error::NoFile { .. } => {
+                ErrorKind::Invalid
+            }
             Error::PromptTooLong { n_prompt_tokens, n_ctx } => {
                 return Self::too_long(*n_prompt_tokens, *n_ctx);
             }
             Error::File { kind: std::io::ErrorKind::NotFound, .. } => ErrorKind::Invalid,
             Error::Busy { .. } | Error::BusySlot { .. } | Error::Stopped => ErrorKind::Unavailable,
-            // llama-server's clients expect 500 here.
-            Error::InputTooLong { .. } | Error::File { .. } | Error::Engine(_) => ErrorKind::Server,
+            Error::InputTooLong { .. } => ErrorKind::Invalid,
+            Error::InputBeyondContext { n_prompt_tokens, n_ctx } => {
+                return Self::too_long(*n_prompt_tokens, *n_ctx)
+                    .with_message(error.to_string(), ErrorKind::TooLong);
+            }
+            Error::File { .. } | Error::Engine(_) => ErrorKind::Server,
         };
         Self::new(kind, error.to_string())
     }

@@ -120,7 +120,7 @@ fn is_foreign(headers: &HeaderMap) -> bool {
 /// are nobody's outside (`localhost`, `host.docker.internal`) and those of allowed origins only.
 fn is_own_name(params: &ServerParams, headers: &HeaderMap) -> bool {
     let is_loopback = |name: &str| name.parse().is_ok_and(|address: IpAddr| address.is_loopback());
-    let is_local_server = params.host == "localhost" || is_loopback(&params.host);
+    let is_local_server = params.hosts.iter().all(|host| host == "localhost" || is_loopback(host));
     if !params.api_keys.is_empty() || !is_local_server {
         return true;
     }
@@ -222,7 +222,10 @@ mod tests {
         let cors_origins = vec!["https://example.org".to_owned()];
         assert!(own(&ServerParams { cors_origins, ..local.clone() }, "example.org:8080"));
         assert!(own(&ServerParams { api_keys: vec!["key".into()], ..local.clone() }, "example.org"));
-        assert!(own(&ServerParams { host: "0.0.0.0".into(), ..local.clone() }, "example.org"));
+        assert!(own(
+            &ServerParams { hosts: vec!["127.0.0.1".into(), "0.0.0.0".into()], ..local.clone() },
+            "example.org"
+        ));
         assert!(is_own_name(&local, &HeaderMap::new()));
     }
 

@@ -20,9 +20,14 @@ pub fn probabilities_json(vocab: &Vocab, logprobs: &[TokenLogprobs], is_sampled:
     logprobs.iter().map(of_token).collect()
 }
 
+/// Return the bytes that a generated token adds to the text: none if it ends it.
+pub(crate) fn generated_piece(vocab: &Vocab, token: Token) -> &[u8] {
+    if vocab.is_eog(token) { &[] } else { vocab.piece(token) }
+}
+
 /// Return a token with its probability.
 fn one(vocab: &Vocab, token: Token, logprob: Option<f64>, is_sampled: bool) -> Value {
-    let piece = vocab.piece(token);
+    let piece = generated_piece(vocab, token);
     // JSON has no infinities.
     let logprob = logprob.unwrap_or(0.0).max(f64::from(f32::MIN));
     let (name, value) = if is_sampled { ("prob", logprob.exp()) } else { ("logprob", logprob) };

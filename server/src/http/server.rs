@@ -10,9 +10,11 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
@@ -52,30 +54,36 @@ impl Stop {
 /// A server that listens.
 #[derive(Debug)]
 pub struct Server {
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
     host: Arc<Host>,
     stop: watch::Sender<bool>,
 }
 
 impl Server {
-    /// Listen on the address of the host's settings.
+    /// Listen on the addresses of the host's settings, all with one port: if that is 0, with the
+    /// one that the system gives to the first.
     ///
     /// # Errors
-    /// Those of the system, if the address does not exist or the port is taken.
+    /// Those of the system, if an address does not exist or the port is taken.
     pub fn bind(host: Host) -> io::Result<Self> {
-        let address = (host.params().host.as_str(), host.params().port);
-        let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
-        let listener = TcpListener::bind(addresses.as_slice())?;
-        listener.set_nonblocking(true)?;
-        Ok(Server { listener, host: Arc::new(host), stop: watch::channel(false).0 })
+        let listeners = bind(&host.params().hosts, host.params().port)?;
+        Ok(Server { listeners, host: Arc::new(host), stop: watch::channel(false).0 })
     }
 
-    /// Return the address and the port.
+    /// Return the addresses with their ports.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        self.listeners.iter().map(TcpListener::local_addr).collect()
+    }
+
+    /// Return the first address and its port.
     ///
     /// # Errors
     /// Those of the system.
     pub fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.addresses()?.first().copied().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// Return a handle that ends the server.
@@ -96,8 +104,9 @@ impl Server {
     }
 
     async fn serve(self) -> io::Result<()> {
-        let Server { listener, host, stop } = self;
-        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let Server { listeners, host, stop } = self;
+        let listeners = listeners.into_iter().map(tokio::net::TcpListener::from_std);
+        let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
         let mut stopped = stop.subscribe();
         let service = TowerToHyperService::new(router(&host));
         let connections = GracefulShutdown::new();
@@ -115,7 +124,7 @@ impl Server {
                     host.sleep_if_idle();
                     continue;
                 }
-                accepted = accept(&listener, &room) => accepted,
+                accepted = accept(&listeners, &room) => accepted,
             };
             let (stream, permit) = match accepted {
                 Ok(accepted) => accepted,
@@ -136,7 +145,7 @@ impl Server {
             });
         }
         tracing::info!("stopping");
-        drop(listener);
+        drop(listeners);
         let grace = host.params().grace;
         if tokio::time::timeout(grace, connections.shutdown()).await.is_err() {
             tracing::warn!("requests that did not end within {} s are cut off", grace.as_secs());
@@ -146,13 +155,43 @@ impl Server {
     }
 }
 
-/// Accept a connection when there is room for one.
+/// Listen on addresses with one port.
+fn bind(hosts: &[String], mut port: u16) -> io::Result<Vec<TcpListener>> {
+    let mut listeners: Vec<TcpListener> = Vec::new();
+    // All of IPv6 first: where that has IPv4's addresses too, it has 0.0.0.0.
+    let (all, others): (Vec<&str>, Vec<&str>) =
+        hosts.iter().map(|host| host.trim_matches(['[', ']'])).partition(|host| *host == "::");
+    for host in all.iter().chain(&others) {
+        let addresses: Vec<SocketAddr> = (*host, port).to_socket_addrs()?.collect();
+        let listener = match TcpListener::bind(addresses.as_slice()) {
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse && !all.is_empty() && *host == "0.0.0.0" =>
+            {
+                continue;
+            }
+            listener => listener?,
+        };
+        listener.set_nonblocking(true)?;
+        port = listener.local_addr()?.port();
+        listeners.push(listener);
+    }
+    match listeners.is_empty() {
+        true => Err(io::Error::new(io::ErrorKind::InvalidInput, "no address is given")),
+        false => Ok(listeners),
+    }
+}
+
+/// Accept a connection at one of the addresses when there is room for one.
 async fn accept(
-    listener: &tokio::net::TcpListener,
+    listeners: &[tokio::net::TcpListener],
     room: &Arc<Semaphore>,
 ) -> io::Result<(tokio::net::TcpStream, tokio::sync::OwnedSemaphorePermit)> {
     let permit = room.clone().acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
+    let accepted = poll_fn(|cx| {
+        let mut all = listeners.iter().map(|listener| listener.poll_accept(cx));
+        all.find(Poll::is_ready).unwrap_or(Poll::Pending)
+    });
+    let (stream, _) = accepted.await?;
     // Pieces of a stream are small, and should not wait for each other.
     stream.set_nodelay(true)?;
     Ok((stream, permit))

@@ -17,7 +17,8 @@ use std::time::Duration;
 
 /// Complete one or more prompts.
 pub(super) async fn complete(Ready(app): Ready, client: Client, body: Body) -> Result<Response, ApiError> {
-    answer(app, client, body, |app, fields| read_prompts(app, fields, "prompt")).await
+    answer(app, client, body, |app, fields| read_prompts(app, fields, "prompt", app.model().prompt_special()))
+        .await
 }
 
 /// Generate behind the prompts that `read` finds in the fields, as the fields say.
@@ -292,7 +293,9 @@ impl Writer for Parts {
                 answer.prompt_time = elapsed;
                 frames.data(&answer.progress(n_done));
             }
-            Event::Chunk(chunk) if !chunk.tokens.is_empty() || !chunk.text.is_empty() => {
+            Event::Chunk(chunk)
+                if !chunk.tokens.is_empty() || !chunk.text.is_empty() || !chunk.logprobs.is_empty() =>
+            {
                 frames.data(&answer.chunk(&chunk));
             }
             Event::Ended(ended) => {

@@ -5,6 +5,7 @@ use crate::engine::Embedding;
 use crate::http::{ApiError, App, Body, Ready, blocking};
 use crate::params::{Fields, read_prompts};
 use axum::response::Response;
+use backstitch_models::vocab::AddSpecial;
 use backstitch_models::{Norm, Pooling, Token, normalize};
 
 /// The most numbers of an answer with the embeddings of single tokens.
@@ -16,7 +17,7 @@ pub(super) async fn embeddings(Ready(app): Ready, body: Body) -> Result<Response
     let name = fields.first(&["input", "content"]).ok_or_else(|| ApiError::missing("content"))?;
     let norm = read_norm(fields)?;
     let shared = app.clone();
-    let inputs = blocking(move || read_prompts(&shared, Fields::new(&body), name)).await?;
+    let inputs = blocking(move || read_prompts(&shared, Fields::new(&body), name, AddSpecial::Yes)).await?;
     let embeddings = embed(&app, inputs, norm).await?;
     // As values, numbers would take many times the memory.
     let entry = |(index, embedding): (usize, Embedding)| {
@@ -65,16 +66,7 @@ pub async fn embed(
         return Err(ApiError::invalid(format!("{text} {MAX_NUMBERS} numbers: send fewer texts at a time")));
     }
     let adapters = app.adapters().set(&Vec::new())?;
-    let mut embeddings = app.engine().embed(inputs, &adapters).await.map_err(|error| match error {
-        crate::Error::InputTooLong { n_prompt_tokens, n_ubatch } => {
-            let text = format!(
-                "input ({n_prompt_tokens} tokens) is too large to process. increase the physical batch \
-                 size (current batch size: {n_ubatch})"
-            );
-            ApiError::from(error).with_message(text, crate::http::ErrorKind::Server)
-        }
-        error => error.into(),
-    })?;
+    let mut embeddings = app.engine().embed(inputs, &adapters).await?;
     if let Some(norm) = norm {
         let pooled = embeddings.iter_mut().filter(|embedding| embedding.is_pooled);
         pooled.flat_map(|embedding| &mut embedding.rows).for_each(|row| normalize(row, norm));

@@ -42,7 +42,7 @@ fn text(counters: &Counters) -> String {
         n => counters.n_slots_in_batches as f64 / n as f64,
     };
     let c = counters;
-    let metrics: [(&str, &str, &str, f64); 18] = [
+    let metrics: [(&str, &str, &str, f64); 19] = [
         ("prompt_tokens_total", "counter", "Number of prompt tokens processed.", c.n_prompt as f64),
         ("prompt_tokens_cached_total", "counter", "Number of prompt tokens reused.", c.n_cached as f64),
         ("prompt_seconds_total", "counter", "Prompt process time", c.prompt.as_secs_f64()),
@@ -85,6 +85,12 @@ fn text(counters: &Counters) -> String {
             "counter",
             "Number of parts of sequences that could not be stored.",
             c.n_unstored as f64,
+        ),
+        (
+            "sequences_damaged_total",
+            "counter",
+            "Number of stored parts of sequences that were found damaged.",
+            c.n_damaged as f64,
         ),
     ];
     let mut text = String::new();

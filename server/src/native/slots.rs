@@ -189,6 +189,7 @@ pub(super) async fn cache(
             "n_held": counters.n_held,
             "n_evicted": counters.n_evicted,
             "n_unstored": counters.n_unstored,
+            "n_damaged": counters.n_damaged,
         },
         "n_ctx": summary.n_ctx,
         "n_slots": summary.n_slots,

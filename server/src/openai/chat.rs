@@ -20,6 +20,16 @@ const MAX_TOP: u64 = 1000;
 /// answer can be so long that they would be too many.
 const DEFAULT_TOP: usize = 20;
 
+/// Answer with the assistant's next message, at OpenAI's own path. OpenAI asks for the name of a
+/// model. Programs for llama-server leave it out, but set something; a body of nothing but messages
+/// was forgotten to be completed.
+pub(super) async fn complete_named(ready: Ready, client: Client, body: Body) -> Result<Response, ApiError> {
+    match body.keys().all(|name| name == "messages") && !body.is_empty() {
+        true => Err(ApiError::missing("model")),
+        false => complete(ready, client, body).await,
+    }
+}
+
 /// Answer with the assistant's next message.
 pub(super) async fn complete(Ready(app): Ready, client: Client, body: Body) -> Result<Response, ApiError> {
     let shared = app.clone();
@@ -128,10 +138,11 @@ fn whole(shape: &Shape, choices: Vec<Choice>, outcomes: &[Outcome]) -> Value {
             "finish_reason": ending.map(finish_reason),
             "index": choice.index,
             "message": message_json(reply),
+            "logprobs": null,
         });
         if !outcome.logprobs.is_empty() {
             let content = probabilities_json(shape.app.vocab(), &outcome.logprobs, shape.is_sampled);
-            answer["logprobs"] = json!({"content": content});
+            answer["logprobs"] = json!({"content": content, "refusal": null});
         }
         answer
     });
@@ -169,6 +180,8 @@ pub(super) fn message_json(reply: &Reply) -> Value {
         content => content.into(),
     };
     message.insert("content".into(), content);
+    message.insert("refusal".into(), Value::Null);
+    message.insert("annotations".into(), json!([]));
     if !reply.reasoning.is_empty() {
         message.insert("reasoning_content".into(), reply.reasoning.as_str().into());
     }

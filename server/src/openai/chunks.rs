@@ -96,7 +96,7 @@ impl Shape {
         if let Some(last) = pieces.last_mut() {
             if !chunk.logprobs.is_empty() {
                 let content = probabilities_json(self.app.vocab(), &chunk.logprobs, self.is_sampled);
-                last["choices"][0]["logprobs"] = json!({"content": content});
+                last["choices"][0]["logprobs"] = json!({"content": content, "refusal": null});
             }
             if self.timings_per_token {
                 last["timings"] = choice.meter.timings();

@@ -48,7 +48,7 @@ impl Work {
         if app.params().embedding || app.params().reranking {
             return Err(ApiError::not_supported("this server was started for embeddings only"));
         }
-        let prompts = read_prompts(app, fields, "prompt")?;
+        let prompts = read_prompts(app, fields, "prompt", app.model().prompt_special())?;
         let echo = fields.bool("echo")?.unwrap_or(false);
         let n_listed = read_listed(fields)?;
         let suffix = fields.str("suffix")?.filter(|text| !text.is_empty() && Gap::is_known(app.vocab()));
@@ -183,12 +183,13 @@ impl Shape {
     }
 
     /// Return log-probabilities: the lists of OpenAI, and llama-server's objects.
-    fn logprobs(&self, scores: &[TokenLogprobs], offset: usize) -> Value {
-        if scores.is_empty() {
+    fn logprobs(&self, prompt: &[TokenLogprobs], generated: &[TokenLogprobs], offset: usize) -> Value {
+        if prompt.is_empty() && generated.is_empty() {
             return Value::Null;
         }
-        let mut json = scores_json(self.app.vocab(), scores, offset);
-        json["content"] = probabilities_json(self.app.vocab(), scores, self.is_sampled);
+        let vocab = self.app.vocab();
+        let mut json = scores_json(vocab, prompt, generated, offset);
+        json["content"] = probabilities_json(vocab, &[prompt, generated].concat(), self.is_sampled);
         json
     }
 
@@ -215,14 +216,12 @@ impl Shape {
 /// Return all answers in one piece.
 fn whole(shape: &Shape, answers: &[Answer], outcomes: &[Outcome]) -> Value {
     let choices = answers.iter().zip(outcomes).map(|(answer, outcome)| {
-        let mut scores = outcome.prompt_logprobs.clone();
-        scores.extend_from_slice(&outcome.logprobs);
         let echo = answer.echo.as_deref().unwrap_or_default();
         let offset = if outcome.prompt_logprobs.is_empty() { echo.chars().count() } else { 0 };
         json!({
             "text": format!("{echo}{}", outcome.text),
             "index": answer.index,
-            "logprobs": shape.logprobs(&scores, offset),
+            "logprobs": shape.logprobs(&outcome.prompt_logprobs, &outcome.logprobs, offset),
             "finish_reason": outcome.ended.as_ref().map(|ended| text_finish_reason(ended.finish)),
         })
     });
@@ -274,13 +273,12 @@ impl Writer for Parts {
             }
             Event::PromptLogprobs(scores) => answer.scores.extend(scores),
             Event::Chunk(chunk) => {
-                let mut scores = core::mem::take(&mut answer.scores);
-                scores.extend(chunk.logprobs);
+                let scores = core::mem::take(&mut answer.scores);
                 let text = answer.echo.take().unwrap_or_default() + &chunk.text;
-                if text.is_empty() && scores.is_empty() {
+                let logprobs = shape.logprobs(&scores, &chunk.logprobs, answer.n_chars);
+                if text.is_empty() && logprobs.is_null() {
                     return;
                 }
-                let logprobs = shape.logprobs(&scores, answer.n_chars);
                 answer.n_chars += text.chars().count();
                 let mut piece = shape.part(answer, &text, logprobs);
                 if shape.timings_per_token {
@@ -289,11 +287,14 @@ impl Writer for Parts {
                 frames.data(&piece);
             }
             Event::Ended(ended) => {
-                let logprobs = shape.logprobs(&core::mem::take(&mut answer.scores), answer.n_chars);
+                let logprobs = shape.logprobs(&core::mem::take(&mut answer.scores), &[], answer.n_chars);
                 let text = answer.echo.take().unwrap_or_default();
                 let mut piece = shape.part(answer, &text, logprobs);
                 piece["choices"][0]["finish_reason"] = text_finish_reason(ended.finish).into();
-                piece["usage"] = usage_json(&ended);
+                // A client that adds up would count it twice: the last piece of all has the sum.
+                if !shape.include_usage {
+                    piece["usage"] = usage_json(&ended);
+                }
                 piece["timings"] = timings_json(&ended.timings);
                 piece["backstitch"] = shape.account(&answer.meter);
                 frames.data(&piece);

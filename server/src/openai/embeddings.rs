@@ -4,6 +4,7 @@ use crate::http::{ApiError, Body, Ready, blocking};
 use crate::native;
 use crate::params::{Fields, read_prompts};
 use axum::Json;
+use backstitch_models::vocab::AddSpecial;
 use backstitch_models::{Norm, normalize};
 use serde_json::{Value, json};
 
@@ -26,7 +27,7 @@ pub(super) async fn embed(Ready(app): Ready, body: Body) -> Result<Json<Value>, 
         Some(_) => return Err(ApiError::field("dimensions", &format!("a whole number from 1 to {n_embd}"))),
     };
     let shared = app.clone();
-    let inputs = blocking(move || read_prompts(&shared, Fields::new(&body), name)).await?;
+    let inputs = blocking(move || read_prompts(&shared, Fields::new(&body), name, AddSpecial::Yes)).await?;
     let n_tokens: usize = inputs.iter().map(Vec::len).sum();
     let mut embeddings = native::embed(&app, inputs, Some(Norm::Euclidean)).await?;
     let mut data = Vec::with_capacity(embeddings.len());

@@ -2,33 +2,18 @@
 
 use super::chunks::n_batch;
 use super::items::{Items, Named};
+use super::repeated::repeated;
 use crate::conversation::{Ending, Meter, Request, Speaker, Turn, render};
 use crate::engine::{Ended, Event};
 use crate::http::{
     ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, blocking, new_id, reuse_json, sse,
     timings_json, unix_time,
 };
-use crate::params::{Fields, N_ANSWERS};
+use crate::params::N_ANSWERS;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
-
-/// The name of a field, and the value that stands for its absence.
-type Repeated = (&'static str, fn() -> Value);
-
-/// Fields of the request that the answer repeats, with what it says if they are absent.
-const REPEATED: [Repeated; 9] = [
-    ("instructions", || Value::Null),
-    ("max_output_tokens", || Value::Null),
-    ("metadata", || json!({})),
-    ("parallel_tool_calls", || true.into()),
-    ("temperature", || Value::Null),
-    ("tool_choice", || "auto".into()),
-    ("tools", || json!([])),
-    ("top_p", || Value::Null),
-    ("text", || json!({"format": {"type": "text"}})),
-];
 
 /// Answer to an input.
 pub(super) async fn respond(Ready(app): Ready, client: Client, mut body: Body) -> Result<Response, ApiError> {
@@ -83,15 +68,11 @@ struct Answer {
 
 impl Answer {
     fn new(app: &Arc<App>, body: &Map<String, Value>, turn: &Turn) -> Self {
-        let fields = Fields::new(body);
-        let repeated = REPEATED
-            .iter()
-            .map(|(name, default)| ((*name).to_owned(), fields.get(name).cloned().unwrap_or_else(default)));
         Answer {
             app: app.clone(),
             id: new_id("resp_"),
             created: unix_time(),
-            repeated: repeated.collect(),
+            repeated: repeated(body, &turn.reading.settings(app)),
             timings_per_token: turn.reading.timings_per_token,
             is_progress: turn.reading.return_progress,
             speaker: Speaker::new(app, turn),
@@ -107,6 +88,7 @@ impl Answer {
             "id": self.id,
             "object": "response",
             "created_at": self.created,
+            "completed_at": null,
             "status": status,
             "error": null,
             "incomplete_details": null,
@@ -134,7 +116,7 @@ impl Answer {
         let (n_prompt, n_generated) = (ended.n_prompt, ended.timings.n_generated);
         response["usage"] = json!({
             "input_tokens": n_prompt,
-            "input_tokens_details": {"cached_tokens": ended.timings.n_cached},
+            "input_tokens_details": {"cached_tokens": ended.timings.n_cached, "cache_write_tokens": 0},
             "output_tokens": n_generated,
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": n_prompt + n_generated,

@@ -4,15 +4,25 @@ use backstitch_models::session::TokenLogprobs;
 use backstitch_models::vocab::{Vocab, WriteSpecial};
 use serde_json::{Map, Value, json};
 
-/// Return tokens with their log-probabilities: lists of texts, of log-probabilities (null for a
-/// token that nothing predicts), of the likeliest tokens by their text, and of the offsets of the
-/// texts in characters, which begin at `offset`.
-pub(super) fn scores_json(vocab: &Vocab, scores: &[TokenLogprobs], mut offset: usize) -> Value {
+/// Return the tokens of a prompt and those generated behind it with their log-probabilities: lists
+/// of texts, of log-probabilities (null for a token that nothing predicts), of the likeliest tokens
+/// by their text, and of the offsets of the texts in characters, which begin at `offset`. A token
+/// that ends the text has none.
+pub(super) fn scores_json(
+    vocab: &Vocab,
+    prompt: &[TokenLogprobs],
+    generated: &[TokenLogprobs],
+    mut offset: usize,
+) -> Value {
     let text = |token| String::from_utf8_lossy(&vocab.detokenize(&[token], WriteSpecial::Yes)).into_owned();
     let (mut tokens, mut logprobs) = (Vec::new(), Vec::new());
     let (mut top, mut offsets) = (Vec::new(), Vec::new());
-    for score in scores {
-        let token = text(score.token);
+    let ends = |score: &TokenLogprobs| vocab.is_eog(score.token);
+    let prompt = prompt.iter().map(|score| (score, text(score.token)));
+    let generated = generated.iter();
+    let generated =
+        generated.map(|score| (score, if ends(score) { String::new() } else { text(score.token) }));
+    for (score, token) in prompt.chain(generated) {
         offsets.push(offset);
         offset += token.chars().count();
         logprobs.push(score.logprob.map(finite));

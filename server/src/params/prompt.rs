@@ -17,15 +17,22 @@ pub fn tokenize(app: &App, text: &str, add: AddSpecial) -> Vec<Token> {
 }
 
 /// Read the prompts in a field: a text, a list of tokens, a list of texts and tokens that make one
-/// prompt, an object with a `prompt_string`, or a list of any of these that makes several prompts.
+/// prompt, an object with one of these as its `prompt_string`, an object whose `content` is a list
+/// of texts as messages have them, or a list of any of these that makes several prompts. A text
+/// that begins a prompt gets the special tokens of `add`.
 ///
 /// # Errors
 /// - [`ErrorKind::Invalid`](crate::http::ErrorKind::Invalid) if the field is missing or anything
 ///   else, and for tokens that do not exist.
 /// - [`ErrorKind::NotSupported`](crate::http::ErrorKind::NotSupported) for images and sounds.
-pub fn read_prompts(app: &App, fields: Fields<'_>, name: &str) -> Result<Vec<Vec<Token>>, ApiError> {
+pub fn read_prompts(
+    app: &App,
+    fields: Fields<'_>,
+    name: &str,
+    add: AddSpecial,
+) -> Result<Vec<Vec<Token>>, ApiError> {
     let value = fields.get(name).ok_or_else(|| ApiError::missing(name))?;
-    let reader = Reader { app, name };
+    let reader = Reader { app, name, add };
     let Value::Array(items) = value else { return Ok(vec![reader.prompt(value)?]) };
     // Numbers at the top level make one prompt, also between texts.
     if items.iter().any(Value::is_number) {
@@ -42,6 +49,7 @@ pub fn read_prompts(app: &App, fields: Fields<'_>, name: &str) -> Result<Vec<Vec
 struct Reader<'a> {
     app: &'a App,
     name: &'a str,
+    add: AddSpecial,
 }
 
 impl Reader<'_> {
@@ -51,33 +59,57 @@ impl Reader<'_> {
 
     /// Read one prompt.
     fn prompt(&self, value: &Value) -> Result<Vec<Token>, ApiError> {
-        match value {
-            Value::String(text) => Ok(tokenize(self.app, text, AddSpecial::Yes)),
-            Value::Array(items) => self.mixed(items),
-            Value::Object(object) if object.contains_key("multimodal_data") => {
-                Err(ApiError::not_supported("this model reads text only: leave \"multimodal_data\" out"))
+        let Value::Object(object) = value else { return self.mixed(value) };
+        if object.contains_key("multimodal_data") {
+            let text = "this model reads text only: leave \"multimodal_data\" out";
+            return Err(ApiError::not_supported(text));
+        }
+        match (object.get("prompt_string"), object.get("content")) {
+            (Some(prompt), _) => self.mixed(prompt),
+            (None, Some(Value::Array(parts))) if !parts.is_empty() => {
+                let texts: Result<String, ApiError> = parts.iter().map(|part| self.text_of(part)).collect();
+                Ok(tokenize(self.app, &texts?, self.add))
             }
-            Value::Object(object) => match object.get("prompt_string") {
-                Some(Value::String(text)) => Ok(tokenize(self.app, text, AddSpecial::Yes)),
-                _ => Err(self.wrong()),
-            },
             _ => Err(self.wrong()),
         }
     }
 
-    /// Read a list of tokens and texts. Only a text at the beginning gets the token that begins a
-    /// sequence.
-    fn mixed(&self, items: &[Value]) -> Result<Vec<Token>, ApiError> {
-        let mut tokens = Vec::with_capacity(items.len());
+    /// Return the text of a part of a message's content.
+    fn text_of<'v>(&self, part: &'v Value) -> Result<&'v str, ApiError> {
+        match (part.get("type").and_then(Value::as_str), part.get("text").and_then(Value::as_str)) {
+            (Some("text"), Some(text)) => Ok(text),
+            (Some("text"), None) => {
+                Err(ApiError::field(&format!("{}.content[].text", self.name), "a string"))
+            }
+            (Some(kind), _) => {
+                let text = format!("this model reads text only, no \"content\" of the type {kind:?}");
+                Err(ApiError::not_supported(text))
+            }
+            (None, _) => Err(ApiError::field(&format!("{}.content[].type", self.name), "\"text\"")),
+        }
+    }
+
+    /// Read a text, or a list of tokens and texts, which are one text together: special tokens
+    /// stand before a text at the beginning and behind one at the end.
+    fn mixed(&self, value: &Value) -> Result<Vec<Token>, ApiError> {
+        let items = match value {
+            Value::String(text) => return Ok(tokenize(self.app, text, self.add)),
+            Value::Array(items) => items,
+            _ => return Err(self.wrong()),
+        };
+        let (vocab, mut tokens) = (self.app.vocab(), Vec::with_capacity(items.len()));
         for (i, item) in items.iter().enumerate() {
             match item {
                 Value::String(text) => {
-                    let add = if i == 0 { AddSpecial::Yes } else { AddSpecial::No };
-                    self.app.vocab().tokenize(text, add, ParseSpecial::Yes, &mut tokens);
+                    let add =
+                        if i == 0 && self.add != AddSpecial::No { AddSpecial::Start } else { AddSpecial::No };
+                    vocab.tokenize(text, add, ParseSpecial::Yes, &mut tokens);
                 }
                 item => tokens.push(token(self.app, item).ok_or_else(|| self.no_token(item))?),
             }
         }
+        let is_whole = self.add == AddSpecial::Yes && items.last().is_some_and(Value::is_string);
+        tokens.extend(vocab.eos().filter(|_| is_whole && vocab.adds_eos()));
         Ok(tokens)
     }
 

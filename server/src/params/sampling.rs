@@ -284,7 +284,7 @@ impl Sampling {
         };
         let mut settings = Settings::default()
             .generator(self.generator)
-            .order(self.order())
+            .order(self.samplers.clone())
             .min_keep(self.min_keep)
             .temp(self.temp)
             .top_k(self.top_k as usize)
@@ -321,13 +321,6 @@ impl Sampling {
             settings.infill = Some(Infill::new(vocab));
         }
         settings
-    }
-
-    /// Return the order of the samplers. A target alone adds adaptive-p.
-    fn order(&self) -> Vec<Kind> {
-        let is_added = self.adaptive_target >= 0.0 && !self.samplers.contains(&Kind::AdaptiveP);
-        let added = is_added.then_some(Kind::AdaptiveP);
-        self.samplers.iter().copied().chain(added).collect()
     }
 
     /// Return the settings as llama-server tells them.

@@ -12,12 +12,12 @@ use std::time::Duration;
 /// use backstitch_server::params::ServerParams;
 ///
 /// let params = ServerParams { port: 0, ..ServerParams::default() };
-/// assert_eq!((params.host.as_str(), params.alias()), ("127.0.0.1", "model"));
+/// assert_eq!((params.hosts[0].as_str(), params.alias()), ("127.0.0.1", "model"));
 /// ```
 #[derive(Clone, Debug)]
 pub struct ServerParams {
-    /// The address to listen on.
-    pub host: String,
+    /// The addresses to listen on.
+    pub hosts: Vec<String>,
     /// The port to listen on; 0 for any that is free.
     pub port: u16,
     /// The names of the model; the first one is in answers.
@@ -97,7 +97,7 @@ impl ServerParams {
 impl Default for ServerParams {
     fn default() -> Self {
         ServerParams {
-            host: "127.0.0.1".into(),
+            hosts: vec!["127.0.0.1".into()],
             port: 8080,
             aliases: Vec::new(),
             tags: Vec::new(),

@@ -78,3 +78,30 @@ fn salts_leave_nothing_on_disk() {
         std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(found, [Tenant::of(&["key", "a"]).folder().unwrap().as_str()]);
 }
+
+#[test]
+fn entries_that_are_damaged_are_counted() {
+    let (model, folder) = (demo(), tempfile::tempdir().unwrap());
+    let kept = EngineParams { state: Some(folder.path().into()), ..params() };
+    let prompt = some_tokens(&model, 300, 1);
+    let first = answer(
+        Engine::start(&model, kept.clone()).unwrap().generate(request(&model, &prompt, 8, 1)).unwrap(),
+    );
+    let mut n_damaged = 0;
+    for entry in std::fs::read_dir(folder.path().join("shared")).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        // The payload, behind what tells where it is.
+        let Some(byte) = bytes.len().checked_sub(2000).and_then(|at| bytes.get_mut(at)) else { continue };
+        *byte ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        n_damaged += 1;
+    }
+    assert!(n_damaged > 0);
+    let engine = Engine::start(&model, kept).unwrap();
+    let again = answer(engine.generate(request(&model, &prompt, 8, 1)).unwrap());
+    assert_eq!((again.reuse.n_from_disk, again.tokens), (0, first.tokens));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let counted = runtime.block_on(engine.counters()).unwrap().n_damaged;
+    assert!((1..=n_damaged).contains(&counted), "{counted} of {n_damaged}");
+}

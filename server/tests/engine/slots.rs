@@ -55,10 +55,6 @@ fn slots_are_saved_restored_and_erased() {
     // The slot shows nothing to another tenant.
     assert_eq!(runtime.block_on(engine.erase_slot(2, Tenant::of(&["other"]))).unwrap(), 0);
     assert_eq!(runtime.block_on(engine.erase_slot(2, tenant)).unwrap(), 104);
-    assert!(matches!(
-        runtime.block_on(engine.save_slot(2, tenant, folder.path().join("b"), SlotLayout::Llama)),
-        Err(Error::EmptySlot { slot: 2 })
-    ));
     std::fs::write(folder.path().join("bad"), b"no state").unwrap();
     let bad =
         runtime.block_on(engine.restore_slot(0, folder.path().join("bad"), Tenant::default(), Vec::new()));
@@ -66,6 +62,25 @@ fn slots_are_saved_restored_and_erased() {
     let missing =
         runtime.block_on(engine.restore_slot(0, folder.path().join("none"), Tenant::default(), Vec::new()));
     assert!(matches!(missing, Err(Error::File { .. })), "{missing:?}");
+}
+
+#[test]
+fn an_unused_slot_is_saved_and_restored_as_an_empty_sequence() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (model, folder, tenant) = (demo(), tempfile::tempdir().unwrap(), Tenant::default());
+    let engine = Engine::start(&model, params()).unwrap();
+    for (layout, name) in [(SlotLayout::Backstitch, "a.bst"), (SlotLayout::Llama, "a.bin")] {
+        let path = folder.path().join(name);
+        let saved = runtime.block_on(engine.save_slot(0, tenant, path.clone(), layout)).unwrap();
+        assert_eq!((saved.n_tokens, saved.n_bytes), (0, std::fs::metadata(&path).unwrap().len()), "{name}");
+        assert!(saved.n_bytes > 0, "{name}");
+        let restored = runtime.block_on(engine.restore_slot(0, path, tenant, Vec::new())).unwrap();
+        assert_eq!((restored.n_tokens, restored.n_bytes), (0, saved.n_bytes), "{name}");
+        assert_eq!(runtime.block_on(engine.held(tenant)).unwrap().len(), 0, "{name}");
+    }
+    let prompt = some_tokens(&model, 20, 1);
+    let text = answer(engine.generate(request(&model, &prompt, 5, 1)).unwrap());
+    assert_eq!(text.tokens, alone(&model, &prompt, 5, 1));
 }
 
 #[test]

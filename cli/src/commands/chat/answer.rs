@@ -277,7 +277,7 @@ impl Chat<'_> {
     /// only, never in messages.
     fn rendered(&self, messages: impl Iterator<Item = Value>) -> Result<Vec<Token>, Error> {
         let mut tokens = Vec::new();
-        self.render(messages)?.tokenize(self.model.vocab(), AddSpecial::Yes, &mut tokens);
+        self.render(messages)?.tokenize(self.model.vocab(), AddSpecial::Start, &mut tokens);
         Ok(tokens)
     }
 }

@@ -123,10 +123,10 @@ impl Shared {
             index.entries.remove(&victim.name);
             evicted.bytes = evicted.bytes.saturating_sub(victim.len);
             evicted.entries += 1;
-            self.count(|stats| match victim.rank {
-                Rank::Damaged => stats.damaged += 1,
-                Rank::Unreachable | Rank::Used => stats.evicted += 1,
-            });
+            match victim.rank {
+                Rank::Damaged => self.note_damaged(&victim.name),
+                Rank::Unreachable | Rank::Used => self.count(|stats| stats.evicted += 1),
+            }
         }
         if evicted.entries > 0 {
             index.rebuild();

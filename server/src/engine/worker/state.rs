@@ -38,6 +38,8 @@ type Left = (usize, usize);
 
 struct Cache {
     cache: PromptCache,
+    /// The cache of the thread that stores.
+    of_writer: PromptCache,
     writer: BackgroundWriter,
 }
 
@@ -47,10 +49,26 @@ impl Cache {
             let cache = PromptCache::open(folder, Access::ReadWrite { budget: n_bytes })?;
             // Parts that are too many are not handed over, so none has to be dropped.
             let own = PromptCache::open(folder, Access::ReadWrite { budget: n_bytes })?;
-            Ok(Cache { cache, writer: BackgroundWriter::spawn(own, u64::MAX)? })
+            Ok(Cache { cache, of_writer: own.clone(), writer: BackgroundWriter::spawn(own, u64::MAX)? })
         };
         let opened: Result<Cache, backstitch_models::prompt_cache::Error> = open();
-        opened.ok()
+        opened.inspect_err(|error| tracing::warn!(%error, "conversations are not stored")).ok()
+    }
+
+    /// Log the files that were found damaged, each once.
+    fn tell_damage(&self) {
+        for path in self.caches().into_iter().flat_map(PromptCache::take_damaged) {
+            tracing::warn!(path = %path.display(), "a stored conversation is damaged, and re-evaluated");
+        }
+    }
+
+    /// Return the number of files that were found damaged.
+    fn n_damaged(&self) -> u64 {
+        self.caches().into_iter().map(|cache| cache.stats().damaged).sum()
+    }
+
+    fn caches(&self) -> [&PromptCache; 2] {
+        [&self.cache, &self.of_writer]
     }
 
     /// Copy and hand over as many parts of `prefix` as may wait: `most` bytes, or one part that is
@@ -134,7 +152,8 @@ impl StateFolder {
         }
         let (folder, n_bytes) = (&self.folder, self.n_bytes);
         let name = || tenant.folder().unwrap_or_else(|| "shared".into());
-        self.caches.entry(tenant).or_insert_with(|| Cache::open(&folder.join(name()), n_bytes)).as_ref()
+        let cache = self.caches.entry(tenant).or_insert_with(|| Cache::open(&folder.join(name()), n_bytes));
+        cache.as_ref().inspect(|cache| cache.tell_damage())
     }
 
     /// Return true if nothing waits for the disk of a tenant.
@@ -170,7 +189,11 @@ impl Worker {
         }
         let seq = self.new_sequence(task, spared)?;
         let cache = self.state.as_mut().and_then(|state| state.of(task.request.tenant));
-        let recalled = cache.map(|cache| self.ctx.recall(seq, &cache.cache, &task.tokens));
+        let recalled = cache.map(|cache| {
+            let recalled = self.ctx.recall(seq, &cache.cache, &task.tokens);
+            cache.tell_damage();
+            recalled
+        });
         match recalled {
             Some(Ok(recalled)) if recalled.n_tokens >= n_held + WORTH_READING => {
                 Ok(Some((seq, recalled.n_tokens)))
@@ -234,6 +257,11 @@ impl Worker {
     pub(super) fn n_unstored(&self) -> u64 {
         let caches = self.state.iter().flat_map(|state| state.caches.values().flatten());
         caches.map(|cache| cache.writer.stats().errors).sum::<u64>() + self.counters.n_unstored
+    }
+
+    /// Return how many stored files were found damaged.
+    pub(super) fn n_damaged(&self) -> u64 {
+        self.state.iter().flat_map(|state| state.caches.values().flatten()).map(Cache::n_damaged).sum()
     }
 
     /// Hand no more of a sequence over. Return true if something was left.
