@@ -18,11 +18,11 @@ const DEFAULT_LIMIT: u64 = 4096;
 
 /// Answer with the assistant's next message.
 pub(super) async fn answer(Ready(app): Ready, client: Client, mut body: Body) -> Result<Response, ApiError> {
-    let shared = app.clone();
-    let turn = blocking(move || {
+    let (shared, class) = (app.clone(), body.class());
+    let turn = blocking(&client, class, move |client| {
         let request = read(&body)?;
         rename(&mut body);
-        let turn = Turn::read(&shared, &client, &body, request);
+        let turn = Turn::read(&shared, client, &body, request);
         let mut turn = turn.map_err(|error| error.renamed("stop", "stop_sequences"))?;
         // Blocks have no place for them.
         turn.reading.generate.logprobs = None;
@@ -53,8 +53,8 @@ pub(super) async fn answer(Ready(app): Ready, client: Client, mut body: Body) ->
 }
 
 /// Return the number of tokens of a conversation.
-pub(super) async fn count(Ready(app): Ready, body: Body) -> Result<Json<Value>, ApiError> {
-    let prompt = blocking(move || render(&app, read(&body)?)).await?;
+pub(super) async fn count(Ready(app): Ready, client: Client, body: Body) -> Result<Json<Value>, ApiError> {
+    let prompt = blocking(&client, body.class(), move |client| render(&app, client, read(&body)?)).await?;
     Ok(Json(json!({"input_tokens": prompt.tokens.len()})))
 }
 

@@ -23,6 +23,9 @@ const MAX_TRIED: usize = 256;
 /// The number of tools whose schemas may fail alone before no more are tried.
 const MAX_FAILED: usize = 64;
 
+/// The most tokens of a text that are counted.
+const MAX_COUNTED: usize = 1 << 20;
+
 /// A turn of the assistant.
 #[derive(Debug)]
 pub(crate) struct Turn {
@@ -35,9 +38,13 @@ pub(crate) struct Turn {
 }
 
 /// The text of a request alone, for counting its tokens.
-pub(crate) fn render(app: &App, mut request: Request) -> Result<Prompt, ApiError> {
+///
+/// # Errors
+/// Those of [`prepare`] and [`Template::prompt`](super::Template::prompt).
+pub(crate) fn render(app: &App, client: &Client, mut request: Request) -> Result<Prompt, ApiError> {
     prepare(app, &mut request)?;
-    Ok(app.template().of_request(&request).prompt(&request, app.vocab(), thinking(app))?)
+    let template = app.template().of_request(&request).within(MAX_COUNTED, client.cancel());
+    Ok(template.prompt(&request, app.vocab(), thinking(app))?)
 }
 
 /// Fill in what the server decides where the request does not.
@@ -91,7 +98,8 @@ impl Turn {
         }
         let mut request = request;
         prepare(app, &mut request)?;
-        let template = app.template().of_request(&request);
+        let n_ctx = app.summary().n_ctx as usize;
+        let template = app.template().of_request(&request).within(n_ctx, client.cancel());
         let mut prompt = template.prompt(&request, app.vocab(), thinking(app))?;
         let format = template.reply_format(request.may_call());
         let parallel = request.parallel_tool_calls.unwrap_or(template.capabilities().parallel_tool_calls);
@@ -117,7 +125,7 @@ impl Turn {
         if !tools.is_empty() {
             let is_required = matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Named(_));
             let calls = Calls { format: &format, options: &options, tools: &tools, parallel, is_required };
-            calls.constrain(app, &mut reading)?;
+            calls.constrain(app, client, &mut reading)?;
         }
         Ok(Turn { reading, format, options })
     }
@@ -160,7 +168,7 @@ impl Calls<'_> {
     ///
     /// # Errors
     /// [`ApiError`] if the request has a grammar of its own, or a schema cannot be followed.
-    fn constrain(&self, app: &App, reading: &mut Reading) -> Result<(), ApiError> {
+    fn constrain(&self, app: &App, client: &Client, reading: &mut Reading) -> Result<(), ApiError> {
         if reading.constraint.is_some() {
             // Text in the asked format is an answer too, unless a call is required.
             return match self.is_required {
@@ -168,7 +176,7 @@ impl Calls<'_> {
                 false => Ok(()),
             };
         }
-        if let Some(constraint) = self.followed(app.grammars()?)? {
+        if let Some(constraint) = self.followed(&app.compiler(client)?)? {
             reading.constrain(app, constraint);
         }
         Ok(())
@@ -364,6 +372,7 @@ impl From<ConversationError> for ApiError {
         match &error {
             ConversationError::Missing { field } => ApiError::missing(field),
             ConversationError::Wrong { field, expected } => ApiError::field(field, expected),
+            ConversationError::Tokens(error) => (*error).into(),
             _ => ApiError::invalid(error.to_string()),
         }
     }

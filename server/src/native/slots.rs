@@ -178,7 +178,7 @@ pub(super) async fn cache(
         return Ok(Json(empty));
     };
     let tenant = client.tenant(query.get("cache_salt").map(String::as_str));
-    let (held, counters) = (app.engine().held(tenant).await?, app.engine().counters().await?);
+    let (held, counters) = (app.engine().held(tenant).await?, host.counters().await?);
     let params = app.engine().params();
     Ok(Json(json!({
         "sequences": held.iter().map(|held| held_json(&app, held)).collect::<Vec<_>>(),
