@@ -37,8 +37,8 @@ pub(super) async fn list(
     if is_busy && query.get("fail_on_no_slot").is_some_and(|value| value != "0") {
         return Err(ApiError::new(ErrorKind::Unavailable, "no slot available"));
     }
-    let idle = (slots.len()..summary.n_slots).map(|id| slot_json(id, None, summary));
-    let known = slots.iter().map(|slot| slot_json(slot.id, Some(slot), summary));
+    let idle = (slots.len()..summary.n_slots).map(|id| slot_json(id, None, &summary));
+    let known = slots.iter().map(|slot| slot_json(slot.id, Some(slot), &summary));
     Ok(Json(known.chain(idle).collect()))
 }
 
