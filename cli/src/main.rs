@@ -5,13 +5,15 @@
 //! a model: `catalog` finds it by name, `model` and `embedded` load it, `footprint` computes its
 //! size, `prompt` reads the text, `session` evaluates and generates, `drafter` speeds that up,
 //! `prompt_cache`, `saved` and `target` work with files, `picture` draws. Around the process:
-//! `interrupt`, `progress`, `terminal`, `memory`, `machine`, `file_size`, `allocations`.
+//! `interrupt`, `progress`, `terminal`, `memory`, `machine`, `file_size`, `allocations`,
+//! `allocator`.
 //!
 //! This crate knows people and operating systems. Models, sequences and states are the business of
 //! `backstitch-models` and `backstitch-kv`.
 
 mod adapters;
 mod allocations;
+mod allocator;
 mod args;
 mod catalog;
 mod commands;
@@ -85,6 +87,9 @@ fn main() -> ExitCode {
             return ExitCode::from(WRONG_USAGE);
         }
     };
+    if matches!(cli.command, args::Command::Serve(_)) {
+        allocator::settle();
+    }
     expanded.notes.iter().for_each(|text| output::note("note", text));
     interrupt::listen();
     file_size::let_writes_fail();

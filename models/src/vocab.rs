@@ -16,6 +16,7 @@
 //!   normalisation table of `charsmap.rs`), `plamo.rs`, `wordpiece.rs` or `rwkv.rs`.
 //! - `strings.rs`, `merges.rs` and `automaton.rs` are the look-up tables of these.
 //! - `alphabet.rs` is the alphabet in which byte-pair vocabularies write bytes.
+//! - `bounded.rs` stops tokenising a text that has too many tokens.
 //! - `text.rs` turns tokens back into text.
 //!
 //! ```
@@ -32,6 +33,7 @@
 
 mod alphabet;
 mod automaton;
+mod bounded;
 mod bpe;
 mod build;
 mod charsmap;
@@ -73,6 +75,7 @@ use self::strings::Strings;
 use self::unigram::Unigram;
 use self::wordpiece::WordPiece;
 
+pub use self::bounded::TokenizeError;
 pub use self::error::VocabError;
 pub use self::source::{Roles, VocabSource};
 pub use self::text::TextStream;

@@ -58,6 +58,7 @@ pub use drafts::{DraftSource, Drafts};
 pub use embed::Embedding;
 pub use event::{Chunk, Ended, Event, Reuse, ReuseLimit, Timings};
 pub use params::{EngineParams, check_folder};
+pub(crate) use report::Ledger;
 pub use report::{Counters, HeldSequence, SlotReport};
 pub use request::{Generate, Tenant, WhenFull};
 pub use slots::{SlotFile, SlotLayout};
@@ -106,6 +107,7 @@ struct Shared {
     commands: mpsc::Sender<Command>,
     /// The requests that were sent and have not begun.
     queue: Arc<Queue>,
+    ledger: Ledger,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -134,10 +136,11 @@ impl Engine {
         let queue = Arc::new(Queue::new(params.max_waiting));
         let (commands, inbox) = mpsc::channel();
         let mut worker = Worker::new(model, &params, inbox, queue.clone())?;
+        let ledger = worker.ledger().clone();
         let params = worker.params().clone();
         let thread = std::thread::Builder::new().name("engine".into()).spawn(move || worker.run());
         let thread = Mutex::new(thread.ok());
-        let shared = Shared { model: model.clone(), params, commands, queue, thread };
+        let shared = Shared { model: model.clone(), params, commands, queue, ledger, thread };
         Ok(Engine { shared: Arc::new(shared) })
     }
 
@@ -287,6 +290,11 @@ impl Engine {
     /// [`Error::Stopped`].
     pub async fn counters(&self) -> Result<Counters, Error> {
         self.call(|worker| worker.counters()).await
+    }
+
+    /// Return the record of the counters, which stays when the engine ends.
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.shared.ledger
     }
 
     /// Save the sequence of a slot, if it is one of `tenant`, once the slot is idle.

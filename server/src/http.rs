@@ -16,26 +16,30 @@
 //! | `error` | errors in the shape of each interface |
 //! | `events` | the events of the requests of one answer |
 //! | `guard` | what every request passes |
-//! | `server`, `socket` | sockets and shutdown |
+//! | `json` | reading JSON within a budget of memory |
+//! | `connections`, `server`, `socket` | sockets, shares of connections, and shutdown |
 //! | `stream` | server-sent events |
+//! | `work` | work for clients beside the thread that serves them, and its bounds |
 
 mod adapters;
 mod answer;
 mod app;
 mod body;
 mod client;
+mod connections;
 mod error;
 mod events;
 mod guard;
 mod id;
+mod json;
 mod probabilities;
 mod server;
 mod socket;
 mod stream;
+mod work;
 
 pub use adapters::{Adapters, LoadedAdapter, ScaledAdapters, Scales};
 pub use answer::{millis, reuse_json, timings_json, usage_json};
-pub(crate) use app::blocking;
 pub use app::{App, Host, Loaded, ModelSummary, Ready, unix_time};
 pub use body::Body;
 pub(crate) use body::bytes;
@@ -46,3 +50,4 @@ pub use id::new_id;
 pub use probabilities::probabilities_json;
 pub use server::{Server, Stop, router};
 pub use stream::{Frames, Writer, sse};
+pub(crate) use work::blocking;

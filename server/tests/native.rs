@@ -446,16 +446,60 @@ fn headers_that_never_end_are_cut_off() {
 }
 
 #[test]
-fn an_idle_model_sleeps_and_wakes() {
-    let sleep_after = Some(Duration::from_millis(100));
-    let server = Running::start(ServerParams { sleep_after, ..ServerParams::default() });
+fn half_a_header_keeps_nobody_out() {
+    let server = Running::start(ServerParams { max_connections: 4, ..ServerParams::default() });
     let since = Instant::now();
-    while server.get("/props").1["is_sleeping"] != true {
-        assert!(since.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let mut halves: Vec<TcpStream> = (0..12).map(|_| server.connect()).collect();
+    halves.iter_mut().for_each(|half| drop(half.write_all(b"GET / HTTP/1.1\r\nHost: loc")));
     assert_eq!(server.get("/health").0, 200);
     assert_eq!(server.complete("Once upon a time", 5)["content"], ", there was a little");
+    assert!(since.elapsed() < ServerParams::default().header_timeout / 2);
+}
+
+#[test]
+fn what_is_far_too_large_is_refused_early() {
+    let server = Running::start(ServerParams::default());
+    let text = json!({"prompt": "a".repeat(8 << 20)});
+    let (status, refused) = server.post("/completion", &text);
+    let error = &refused["error"];
+    assert!(status == 400 && error["type"] == "exceed_context_size_error", "{refused}");
+    assert!(error["n_prompt_tokens"].as_u64().unwrap() > 256 && error["n_ctx"] == 256);
+    let messages = json!([{"role": "user", "content": "a".repeat(8 << 20)}]);
+    let (status, refused) = server.post("/v1/chat/completions", &json!({"messages": messages}));
+    assert!(status == 400 && refused["error"]["n_ctx"] == 256, "{refused}");
+    let tokens = json!({"prompt": vec![1; 1000]});
+    assert_eq!(server.post("/completion", &tokens).1["error"]["type"], "exceed_context_size_error");
+    for (field, piece) in [("messages", "{\"role\":\"user\",\"content\":\"a\"}"), ("prompt", "[1]")] {
+        let list = vec![piece; (4 << 20) / piece.len()].join(",");
+        let body = format!("{{\"{field}\":[{list}]}}");
+        let (status, _, answer) = server.send("POST", "/v1/chat/completions", "", &body);
+        assert!(status == 400 && answer.contains(&format!("\\\"{field}\\\" must be smaller")), "{answer}");
+        let ignored = format!("{{\"prompt\":\"Once\",\"n_predict\":1,\"ignored\":[{list}]}}");
+        assert_eq!(server.send("POST", "/completion", "", &ignored).0, 200);
+    }
+}
+
+#[test]
+fn an_idle_model_sleeps_and_wakes() {
+    let sleep_after = Some(Duration::from_millis(100));
+    let server = Running::start(ServerParams { sleep_after, metrics: true, ..ServerParams::default() });
+    let sleep = || {
+        let since = Instant::now();
+        while server.get("/props").1["is_sleeping"] != true {
+            assert!(since.elapsed() < Duration::from_secs(20));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    for n_answers in 1..=2 {
+        sleep();
+        assert_eq!(server.get("/health").0, 200);
+        assert_eq!(server.complete("Once upon a time", 5)["content"], ", there was a little");
+        sleep();
+        let (_, metrics) = server.get("/metrics");
+        let line = format!("llamacpp:tokens_predicted_total {}\n", 5 * n_answers);
+        assert!(metrics.as_str().unwrap().contains(&line), "{metrics}");
+        assert_eq!(server.get("/props").1["is_sleeping"], true, "metrics wake nobody");
+    }
 }
 
 #[test]

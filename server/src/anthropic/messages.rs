@@ -17,11 +17,11 @@ const DEFAULT_LIMIT: u64 = 4096;
 
 /// Answer with the assistant's next message.
 pub(super) async fn answer(Ready(app): Ready, client: Client, mut body: Body) -> Result<Response, ApiError> {
-    let shared = app.clone();
-    let turn = blocking(move || {
+    let (shared, class) = (app.clone(), body.class());
+    let turn = blocking(&client, class, move |client| {
         let request = Request::from_anthropic(&body)?;
         rename(&mut body);
-        let turn = Turn::read(&shared, &client, &body, request);
+        let turn = Turn::read(&shared, client, &body, request);
         let mut turn = turn.map_err(|error| error.renamed("stop", "stop_sequences"))?;
         // Blocks have no place for them.
         turn.reading.generate.logprobs = None;
@@ -32,7 +32,7 @@ pub(super) async fn answer(Ready(app): Ready, client: Client, mut body: Body) ->
         app: app.clone(),
         id: new_id("msg_"),
         stops: turn.reading.generate.stops.clone(),
-        speaker: Speaker::new(&app, &turn),
+        speaker: Speaker::of_turn(&app, &turn),
         blocks: Blocks::default(),
         meter: Meter::new(turn.reading.generate.prompt.len()),
     };
@@ -52,8 +52,10 @@ pub(super) async fn answer(Ready(app): Ready, client: Client, mut body: Body) ->
 }
 
 /// Return the number of tokens of a conversation.
-pub(super) async fn count(Ready(app): Ready, body: Body) -> Result<Json<Value>, ApiError> {
-    let prompt = blocking(move || render(&app, Request::from_anthropic(&body)?)).await?;
+pub(super) async fn count(Ready(app): Ready, client: Client, body: Body) -> Result<Json<Value>, ApiError> {
+    let class = body.class();
+    let read = move |client: &Client| render(&app, client, Request::from_anthropic(&body)?);
+    let prompt = blocking(&client, class, read).await?;
     Ok(Json(json!({"input_tokens": prompt.tokens.len()})))
 }
 

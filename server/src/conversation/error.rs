@@ -1,6 +1,7 @@
 //! Errors in messages.
 
 use backstitch_models::chat::ChatError;
+use backstitch_models::vocab::TokenizeError;
 
 /// The reason that messages give no prompt.
 ///
@@ -42,6 +43,9 @@ pub enum ConversationError {
     /// Something that this server does not offer, in words.
     #[error("{0}")]
     Unsupported(&'static str),
+    /// The text is far too long.
+    #[error(transparent)]
+    Tokens(#[from] TokenizeError),
     /// The template gives no text for these messages.
     #[error(transparent)]
     Template(#[from] ChatError),

@@ -4,9 +4,9 @@ use super::ends;
 use super::error::ConversationError;
 use super::input::Input;
 use super::request::{Request, Thinking};
-use super::template::Template;
+use super::template::{Bounds, Template};
 use backstitch_models::Token;
-use backstitch_models::vocab::{AddSpecial, Vocab};
+use backstitch_models::vocab::{AddSpecial, TokenizeError, Vocab};
 use core::ops::Range;
 
 /// The text of a request, and its tokens.
@@ -69,13 +69,15 @@ impl Text {
     }
 
     /// Return the tokens, with those that the vocabulary adds.
-    fn tokenize(&self, vocab: &Vocab) -> Vec<Token> {
+    fn tokenize(&self, vocab: &Vocab, bounds: &Bounds) -> Result<Vec<Token>, TokenizeError> {
         let mut tokens = Vec::new();
-        vocab.tokenize_trusted(&self.text, &self.trusted, AddSpecial::No, &mut tokens);
+        let Bounds { most_tokens, cancel } = bounds;
+        let add = AddSpecial::No;
+        vocab.tokenize_at_most(&self.text, &self.trusted, add, *most_tokens, cancel, &mut tokens)?;
         if let Some(bos) = vocab.bos().filter(|bos| vocab.adds_bos() && tokens.first() != Some(bos)) {
             tokens.insert(0, bos);
         }
-        tokens
+        Ok(tokens)
     }
 }
 
@@ -85,7 +87,8 @@ impl Template {
     ///
     /// # Errors
     /// [`ConversationError::Refused`] or [`ConversationError::Wrong`] with the path of what the
-    /// template cannot take; [`ConversationError::Template`] if it fails for a greeting too.
+    /// template cannot take; [`ConversationError::Template`] if it fails for a greeting too;
+    /// [`ConversationError::Tokens`] if the text is far longer than the context.
     ///
     /// # Example
     /// ```
@@ -145,7 +148,7 @@ impl Template {
             let bos = vocab.bos().map(|bos| String::from_utf8_lossy(vocab.piece(bos)).into_owned());
             text.strip(&bos.unwrap_or_default());
         }
-        let tokens = text.tokenize(vocab);
+        let tokens = text.tokenize(vocab, self.bounds())?;
         let offsets = ends::offsets(&text.text, &text.untrusted(), messages);
         let message_ends = ends::token_counts(&text.text, &tokens, vocab, &offsets);
         Ok(Prompt { text: text.text, tokens, message_ends, generation_prompt, in_reasoning, in_answer })

@@ -5,7 +5,7 @@ use super::turn::Turn;
 use crate::http::{App, new_id};
 use backstitch_models::Token;
 use backstitch_models::chat::Value;
-use backstitch_models::chat::reply::{Delta, Format, Parser, Reply};
+use backstitch_models::chat::reply::{Delta, Format, Options, Parser, Reply};
 use backstitch_models::session::Finish;
 use std::sync::Arc;
 
@@ -27,44 +27,52 @@ pub(crate) enum Ending {
 pub(crate) struct Speaker {
     parser: Parser,
     reply: Reply,
+    memory: Option<Memory>,
+}
+
+/// What is needed to remember the calls of an answer as the model wrote them.
+#[derive(Debug)]
+struct Memory {
     app: Arc<App>,
     format: Format,
     tools: Arc<[Value]>,
-    /// The tokens of the text.
+    /// The tokens of the answer so far.
     tokens: Vec<Token>,
 }
 
 impl Speaker {
-    /// Begin the answer of a turn.
-    pub fn new(app: &Arc<App>, turn: &Turn) -> Self {
-        Speaker {
-            parser: Parser::new(&turn.format, &turn.options),
-            reply: Reply::default(),
-            app: app.clone(),
-            format: turn.format,
-            tools: turn.tools.clone(),
-            tokens: Vec::new(),
-        }
+    /// Begin an answer in this format.
+    pub fn new(format: &Format, options: &Options) -> Self {
+        Speaker { parser: Parser::new(format, options), reply: Reply::default(), memory: None }
+    }
+
+    /// Begin the answer of a turn, whose calls are remembered.
+    pub fn of_turn(app: &Arc<App>, turn: &Turn) -> Self {
+        let (app, tools) = (app.clone(), turn.tools.clone());
+        let memory = Memory { app, format: turn.format, tools, tokens: Vec::new() };
+        let memory = Some(memory).filter(|memory| !memory.tools.is_empty());
+        Speaker { memory, ..Speaker::new(&turn.format, &turn.options) }
     }
 
     /// Add text with its tokens, and return what it means as far as it is certain.
     pub fn write(&mut self, text: &str, tokens: &[Token]) -> Vec<Delta> {
-        if !self.tools.is_empty() {
-            self.tokens.extend_from_slice(tokens);
+        if let Some(memory) = &mut self.memory {
+            memory.tokens.extend_from_slice(tokens);
         }
         let mut deltas = Vec::new();
         self.parser.push(text, &mut deltas);
         self.note(deltas)
     }
 
-    /// Return what the rest of the text means, of which no more comes. Calls are remembered as the
-    /// model wrote them.
+    /// Return what the rest of the text means, of which no more comes.
     pub fn finish(&mut self) -> Vec<Delta> {
         let mut deltas = Vec::new();
         self.parser.finish(&mut deltas);
         let deltas = self.note(deltas);
-        let format = CallFormat { format: &self.format, tools: &self.tools, vocab: self.app.vocab() };
-        self.app.own_calls().remember(&self.reply.tool_calls, &self.tokens, format);
+        if let Some(Memory { app, format, tools, tokens }) = &self.memory {
+            let format = CallFormat { format, tools, vocab: app.vocab() };
+            app.own_calls().remember(&self.reply.tool_calls, tokens, format);
+        }
         deltas
     }
 

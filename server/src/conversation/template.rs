@@ -5,6 +5,7 @@ use super::capabilities::{Capabilities, Probe};
 use super::demands::{Demands, Messages};
 use super::fallback::CALL_MARKER;
 use super::request::Request;
+use backstitch_models::Cancel;
 use backstitch_models::chat::reply::Format;
 use backstitch_models::chat::{ChatError, ChatTemplate};
 use std::sync::Arc;
@@ -16,6 +17,22 @@ pub struct Template {
     inner: Arc<Inner>,
     /// The template of requests with tools, if it is another.
     for_tools: Option<Arc<Inner>>,
+    bounds: Bounds,
+}
+
+/// The bounds of making tokens of the text that a template gives.
+#[derive(Clone, Debug)]
+pub(super) struct Bounds {
+    /// The most tokens that are wanted.
+    pub most_tokens: usize,
+    /// Ends the work.
+    pub cancel: Cancel,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Bounds { most_tokens: usize::MAX, cancel: Cancel::new() }
+    }
 }
 
 #[derive(Debug)]
@@ -37,7 +54,7 @@ impl Template {
         let capabilities = Capabilities::of(source, &probe);
         let demands = Demands::of(source, &probe, &capabilities);
         let inner = Arc::new(Inner { source: source.into(), parsed, capabilities, demands });
-        Ok(Template { inner, for_tools: None })
+        Ok(Template { inner, for_tools: None, bounds: Bounds::default() })
     }
 
     /// Use another template for requests with tools, which some models have. One that cannot be
@@ -52,7 +69,18 @@ impl Template {
     #[must_use]
     pub fn of_request(&self, request: &Request) -> Self {
         let for_tools = self.for_tools.as_ref().filter(|_| !request.tools.is_empty());
-        Template { inner: for_tools.unwrap_or(&self.inner).clone(), for_tools: None }
+        let inner = for_tools.unwrap_or(&self.inner).clone();
+        Template { inner, for_tools: None, bounds: self.bounds.clone() }
+    }
+
+    /// Give up texts of far more than `most_tokens`, and all work when `cancel` is made.
+    pub(crate) fn within(self, most_tokens: usize, cancel: &Cancel) -> Self {
+        Template { bounds: Bounds { most_tokens, cancel: cancel.clone() }, ..self }
+    }
+
+    /// Return the bounds of making tokens.
+    pub(super) fn bounds(&self) -> &Bounds {
+        &self.bounds
     }
 
     /// Parse the template of a model; ChatML if it has none.

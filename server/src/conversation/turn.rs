@@ -28,6 +28,9 @@ const MAX_TRIED: usize = 256;
 /// The number of tools whose schemas may fail alone before no more are tried.
 const MAX_FAILED: usize = 64;
 
+/// The most tokens of a text that are counted.
+const MAX_COUNTED: usize = 1 << 20;
+
 /// A turn of the assistant.
 #[derive(Debug)]
 pub(crate) struct Turn {
@@ -42,9 +45,12 @@ pub(crate) struct Turn {
 }
 
 /// The text of a request alone, for counting its tokens.
-pub(crate) fn render(app: &App, mut request: Request) -> Result<Prompt, ApiError> {
+///
+/// # Errors
+/// Those of [`prepare`] and [`Template::prompt`](super::Template::prompt).
+pub(crate) fn render(app: &App, client: &Client, mut request: Request) -> Result<Prompt, ApiError> {
     prepare(app, &mut request)?;
-    let template = app.template().of_request(&request);
+    let template = app.template().of_request(&request).within(MAX_COUNTED, client.cancel());
     let mut prompt = template.prompt(&request, app.vocab(), thinking(app))?;
     restore_calls(app, &template, &request, &mut prompt);
     Ok(prompt)
@@ -116,7 +122,8 @@ impl Turn {
         }
         let mut request = request;
         prepare(app, &mut request)?;
-        let template = app.template().of_request(&request);
+        let n_ctx = app.summary().n_ctx as usize;
+        let template = app.template().of_request(&request).within(n_ctx, client.cancel());
         let mut prompt = template.prompt(&request, app.vocab(), thinking(app))?;
         let format = template.reply_format(request.may_call());
         let offered = restore_calls(app, &template, &request, &mut prompt);
@@ -146,7 +153,7 @@ impl Turn {
         if !tools.is_empty() {
             let is_required = matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Named(_));
             let calls = Calls { format: &format, options: &options, tools: &tools, parallel, is_required };
-            calls.constrain(app, &mut reading)?;
+            calls.constrain(app, client, &mut reading)?;
         }
         Ok(Turn { reading, format, options, tools: offered })
     }
@@ -208,7 +215,7 @@ impl Calls<'_> {
     ///
     /// # Errors
     /// [`ApiError`] if the request has a grammar of its own, or a schema cannot be followed.
-    fn constrain(&self, app: &App, reading: &mut Reading) -> Result<(), ApiError> {
+    fn constrain(&self, app: &App, client: &Client, reading: &mut Reading) -> Result<(), ApiError> {
         if reading.constraint.is_some() {
             // Text in the asked format is an answer too, unless a call is required.
             return match self.is_required {
@@ -216,7 +223,7 @@ impl Calls<'_> {
                 false => Ok(()),
             };
         }
-        if let Some(constraint) = self.followed(app.grammars()?)? {
+        if let Some(constraint) = self.followed(&app.compiler(client)?)? {
             reading.constrain(app, constraint);
         }
         Ok(())
@@ -416,6 +423,7 @@ impl From<ConversationError> for ApiError {
         match &error {
             ConversationError::Missing { field } => ApiError::missing(field),
             ConversationError::Wrong { field, expected } => ApiError::field(field, expected),
+            ConversationError::Tokens(error) => (*error).into(),
             _ => ApiError::invalid(error.to_string()),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::event::Timings;
 use backstitch_models::{CostRange, Token};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// A view of a slot: the request under way in it, or the last one.
@@ -50,7 +51,7 @@ pub struct HeldSequence {
     pub positions: Vec<CostRange>,
 }
 
-/// Counters since the engine was started.
+/// Counters of an engine since it was started, or of all engines of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -89,4 +90,50 @@ pub struct Counters {
     pub n_drafted: u64,
     /// Tokens of drafts that became part of a text.
     pub n_accepted: u64,
+}
+
+impl Counters {
+    /// Return the counters of an engine that has ended: nothing is under way, waits or is held.
+    pub(crate) fn ended(self) -> Self {
+        Counters { n_processing: 0, n_waiting: 0, n_held: 0, ..self }
+    }
+
+    /// Return the counters of an engine, added to those of `earlier` ones, which have ended.
+    pub(crate) fn after(self, earlier: &Counters) -> Self {
+        Counters {
+            n_prompt: self.n_prompt + earlier.n_prompt,
+            n_cached: self.n_cached + earlier.n_cached,
+            prompt: self.prompt + earlier.prompt,
+            n_generated: self.n_generated + earlier.n_generated,
+            generation: self.generation + earlier.generation,
+            n_processing: self.n_processing,
+            n_waiting: self.n_waiting,
+            n_tokens_max: self.n_tokens_max.max(earlier.n_tokens_max),
+            n_batches: self.n_batches + earlier.n_batches,
+            n_slots_in_batches: self.n_slots_in_batches + earlier.n_slots_in_batches,
+            n_held: self.n_held,
+            n_evicted: self.n_evicted + earlier.n_evicted,
+            n_unstored: self.n_unstored + earlier.n_unstored,
+            n_damaged: self.n_damaged + earlier.n_damaged,
+            n_drafts: self.n_drafts + earlier.n_drafts,
+            n_drafted: self.n_drafted + earlier.n_drafted,
+            n_accepted: self.n_accepted + earlier.n_accepted,
+        }
+    }
+}
+
+/// The last known counters of an engine, which outlive it. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ledger(Arc<Mutex<Counters>>);
+
+impl Ledger {
+    /// Record the counters.
+    pub fn set(&self, counters: Counters) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = counters;
+    }
+
+    /// Return the counters.
+    pub fn get(&self) -> Counters {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

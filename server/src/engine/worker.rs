@@ -12,7 +12,7 @@ use super::drafts::Drafters;
 use super::event::Event;
 use super::params::EngineParams;
 use super::queue::{Owner, Queue};
-use super::report::{Counters, HeldSequence, SlotReport};
+use super::report::{Counters, HeldSequence, Ledger, SlotReport};
 use super::request::Tenant;
 use super::slots::SlotView;
 use super::task::{Running, Task};
@@ -49,6 +49,7 @@ pub(super) struct Worker {
     pub(super) batch: Batch,
     pace: Pace,
     pub(super) counters: Counters,
+    ledger: Ledger,
     /// The number of steps so far.
     n_steps: u64,
     /// For each client, the number of requests of all clients that had begun when its last one did.
@@ -72,6 +73,11 @@ impl Worker {
         &self.params
     }
 
+    /// Return the record of the counters, which this keeps from step to step.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
     /// Take requests in and evaluate them until the last handle is dropped and nothing is left to
     /// do.
     pub fn run(&mut self) {
@@ -85,8 +91,10 @@ impl Worker {
                 break;
             }
             self.step();
+            self.ledger.set(self.counters());
         }
         self.remember_all();
+        self.ledger.set(self.counters());
     }
 
     /// Take all commands that have come; wait for one if there is nothing to do.

@@ -2,21 +2,21 @@
 
 use super::adapters::{Adapters, ScaledAdapters};
 use super::body::Bodies;
+use super::client::Client;
 use super::error::{ApiError, ErrorKind};
 use crate::conversation::{CHATML, Capabilities, OwnCalls, Template, builtin_template};
-use crate::engine::Engine;
+use crate::engine::{Counters, Engine, Ledger};
 use crate::error::Error;
 use crate::params::ServerParams;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use backstitch_models::Model;
+use backstitch_models::backstitch_kv::storage::Fingerprint;
 use backstitch_models::grammar::{Compiler, GrammarError};
 use backstitch_models::vocab::Vocab;
-use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tokio::sync::Semaphore;
 
 /// A model with an engine that runs it.
 #[derive(Debug)]
@@ -71,7 +71,6 @@ pub struct App {
     grammars: OnceLock<Result<Compiler, GrammarError>>,
     params: Arc<ServerParams>,
     summary: Arc<ModelSummary>,
-    started: u64,
     adapters: Arc<ScaledAdapters>,
     own_calls: OwnCalls,
 }
@@ -108,12 +107,11 @@ impl App {
             bos: text(vocab.bos()),
             eos: text(vocab.eos()),
         };
-        let started = unix_time();
         let grammars = OnceLock::new();
         let (engine, summary) = (loaded.engine, Arc::new(summary));
         let adapters = scaled.unwrap_or_else(|| Arc::new(ScaledAdapters::new(loaded.adapters)));
         let own_calls = OwnCalls::default();
-        Ok(App { engine, template, grammars, params, summary, started, adapters, own_calls })
+        Ok(App { engine, template, grammars, params, summary, adapters, own_calls })
     }
 
     /// Return the answers with calls that were given.
@@ -156,23 +154,19 @@ impl App {
         &self.summary
     }
 
-    /// Return the vocabulary as grammars need it. The first call indexes it.
+    /// Return a compiler of grammars for a client, whose work ends with the client. The first
+    /// call indexes the vocabulary.
     ///
     /// # Errors
     /// [`ErrorKind::NotSupported`] if the vocabulary is too large for that.
-    pub fn grammars(&self) -> Result<&Compiler, ApiError> {
+    pub fn compiler(&self, _client: &Client) -> Result<Compiler, ApiError> {
         let made = self.grammars.get_or_init(|| Compiler::new(self.vocab()));
-        made.as_ref().map_err(|error| error.clone().into())
+        made.as_ref().cloned().map_err(|error| error.clone().into())
     }
 
     /// Return the name of the model.
     pub fn alias(&self) -> &str {
         self.params.alias()
-    }
-
-    /// Return the time at which the model was loaded, in seconds since 1970.
-    pub fn started(&self) -> u64 {
-        self.started
     }
 }
 
@@ -181,7 +175,8 @@ impl App {
 pub struct Host {
     params: Arc<ServerParams>,
     loader: Loader,
-    summary: Arc<ModelSummary>,
+    /// The last model that was loaded.
+    known: Mutex<Known>,
     adapters: Arc<ScaledAdapters>,
     /// `None` while the model sleeps. Locked for long only while it is loaded or dropped.
     app: Arc<tokio::sync::Mutex<Option<Arc<App>>>>,
@@ -190,6 +185,35 @@ pub struct Host {
     bodies: Arc<Bodies>,
     /// The engine ended by a panic, and the model is not loaded again yet.
     is_broken: AtomicBool,
+    totals: Mutex<Totals>,
+}
+
+/// A model as it is known also while it sleeps.
+struct Known {
+    fingerprint: Fingerprint,
+    summary: Arc<ModelSummary>,
+}
+
+impl Known {
+    fn of(app: &App) -> Self {
+        Known { fingerprint: app.model().fingerprint(), summary: app.summary.clone() }
+    }
+}
+
+/// The counters of all engines of the server, one after the other.
+struct Totals {
+    /// Those of engines before the last one.
+    earlier: Counters,
+    /// Those of the last one, which may have ended.
+    last: Ledger,
+}
+
+impl Totals {
+    /// Go on with the counters of a new engine.
+    fn begin(&mut self, ledger: &Ledger) {
+        self.earlier = self.last.get().after(&self.earlier).ended();
+        self.last = ledger.clone();
+    }
 }
 
 impl core::fmt::Debug for Host {
@@ -209,12 +233,14 @@ impl Host {
     ) -> Result<Self, Error> {
         let params = Arc::new(params);
         let app = App::new(loader()?, params.clone(), None)?;
-        let (summary, adapters) = (app.summary.clone(), app.adapters.clone());
+        let (known, adapters) = (Mutex::new(Known::of(&app)), app.adapters.clone());
+        let last = app.engine.ledger().clone();
         let app = Arc::new(tokio::sync::Mutex::new(Some(Arc::new(app))));
         let last_use = Mutex::new(Instant::now());
         let (loader, started) = (Box::new(loader), unix_time());
         let (bodies, is_broken) = (Arc::default(), AtomicBool::new(false));
-        Ok(Host { params, loader, summary, adapters, app, last_use, started, bodies, is_broken })
+        let totals = Mutex::new(Totals { earlier: Counters::default(), last });
+        Ok(Host { params, loader, known, adapters, app, last_use, started, bodies, is_broken, totals })
     }
 
     /// Return the settings of the server.
@@ -227,9 +253,9 @@ impl Host {
         &self.bodies
     }
 
-    /// Return the sizes of the model.
-    pub fn summary(&self) -> &ModelSummary {
-        &self.summary
+    /// Return the sizes of the model; of the last one, while it sleeps.
+    pub fn summary(&self) -> Arc<ModelSummary> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).summary.clone()
     }
 
     /// Return the time at which the server was started, in seconds since 1970.
@@ -245,6 +271,41 @@ impl Host {
     /// Return the model if it is loaded, without counting that as a use.
     pub fn peek(&self) -> Option<Arc<App>> {
         self.app.try_lock().ok()?.clone()
+    }
+
+    fn totals(&self) -> MutexGuard<'_, Totals> {
+        self.totals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Return the counters since the server was started. That does not wake a model that sleeps:
+    /// they are then the last ones.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] if the engine has ended by a panic.
+    pub async fn counters(&self) -> Result<Counters, ApiError> {
+        match self.peek() {
+            Some(app) => {
+                let now = app.engine().counters().await?;
+                Ok(now.after(&self.totals().earlier))
+            }
+            None => {
+                let totals = self.totals();
+                Ok(totals.last.get().after(&totals.earlier).ended())
+            }
+        }
+    }
+
+    /// Go on with a model that was loaded again. Its file may hold another one by now, which then
+    /// finds nothing of what the former one evaluated.
+    fn note(&self, app: &App) {
+        let known = Known::of(app);
+        let mut last = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.fingerprint != last.fingerprint {
+            let (before, now) = (last.fingerprint, known.fingerprint);
+            tracing::warn!(%before, %now, "the file holds another model than before the sleep");
+        }
+        *last = known;
+        self.totals().begin(app.engine.ledger());
     }
 
     /// Return true if the engine ended by a panic, until the model is loaded again, which the next
@@ -275,6 +336,7 @@ impl Host {
             // The memory of a broken engine's model is given back once nobody reads its answers.
             drop(app.take());
             let loaded = App::new((host.loader)()?, host.params.clone(), Some(host.adapters.clone()))?;
+            host.note(&loaded);
             host.is_broken.store(false, Ordering::Relaxed);
             Ok::<_, Error>(app.insert(Arc::new(loaded)).clone())
         };
@@ -336,33 +398,12 @@ pub fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-/// One permit for each core.
-static CORES: LazyLock<Semaphore> =
-    LazyLock::new(|| Semaphore::new(std::thread::available_parallelism().map_or(1, NonZero::get)));
-
-/// Do work that takes long beside the thread that serves all clients: templates and grammars are
-/// programs that clients write.
-///
-/// # Errors
-/// Those of `work`; [`ErrorKind::Server`] if it panics.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
-    // More threads than cores would only make each slower, and hold memory meanwhile.
-    let permit = CORES.acquire().await;
-    let work = move || {
-        // Kept also if the client goes away meanwhile.
-        let _permit = permit;
-        work()
-    };
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|_| ApiError::new(ErrorKind::Server, "the request could not be read"))?
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::EngineParams;
+    use crate::engine::{EngineParams, Generate};
+    use backstitch_models::Token;
+    use backstitch_models::sampler::{Chain, Settings};
 
     #[test]
     fn a_broken_engine_is_loaded_again() {
@@ -380,5 +421,52 @@ mod tests {
         let again = runtime.block_on(host.wake()).unwrap();
         assert!(!host.is_broken() && !Arc::ptr_eq(&app, &again));
         assert!(runtime.block_on(again.engine().counters()).is_ok());
+    }
+
+    /// Evaluate a few tokens.
+    fn generate(app: &App) {
+        let chain = Chain::new(app.vocab().n_vocab(), &Settings::default().temp(0.0));
+        let mut request = Generate::new(vec![Token(1), Token(2), Token(3)], chain);
+        (request.limit, request.ignore_eos) = (Some(2), true);
+        let mut events = app.engine().generate(request).unwrap();
+        while events.blocking_recv().is_some() {}
+    }
+
+    /// Counters grow through sleeps and broken engines; only what is held or under way is gone.
+    #[test]
+    fn counters_survive_sleep() {
+        let load = || {
+            let model = Model::from_bytes(backstitch_demo::GGUF)?;
+            let engine = Engine::start(&model, EngineParams { n_ctx: 64, ..EngineParams::default() })?;
+            Ok(Loaded { engine, template: None, adapters: Adapters::default() })
+        };
+        let params = ServerParams { sleep_after: Some(Duration::ZERO), ..ServerParams::default() };
+        let host = Arc::new(Host::new(params, load).unwrap());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let count = || runtime.block_on(host.counters()).unwrap();
+        let mut before = Counters::default();
+        for round in 1..=4 {
+            let app = runtime.block_on(host.wake()).unwrap();
+            assert_eq!(count().n_generated, before.n_generated, "round {round}");
+            generate(&app);
+            let awake = count();
+            assert_eq!(awake.n_generated, 2 * round);
+            assert!(awake.n_prompt > before.n_prompt && awake.n_batches > before.n_batches);
+            if round == 2 {
+                runtime.block_on(app.engine().crash());
+                before = awake;
+                continue;
+            }
+            drop(app);
+            runtime.block_on(async {
+                host.sleep_if_idle();
+                while host.app.try_lock().is_err() {
+                    tokio::task::yield_now().await;
+                }
+            });
+            assert!(host.is_sleeping());
+            assert_eq!(count(), Counters { n_held: 0, ..awake }, "asleep");
+            before = count();
+        }
     }
 }

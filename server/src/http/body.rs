@@ -1,55 +1,87 @@
 //! JSON bodies, and the memory that all of them use.
 
-use super::app::{Host, blocking};
+use super::app::Host;
+use super::client::{Client, Owner};
 use super::error::{ApiError, ErrorKind};
+use super::json::{JsonError, read_object};
+use super::work::{Class, blocking};
 use axum::extract::{FromRequest, Request};
 use core::ops::{Deref, DerefMut};
 use http_body_util::{BodyExt, Limited};
 use serde_json::{Map, Value};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The most bytes of memory for all bodies together, before and after they are parsed. A body that
 /// is alone may use more.
 const MOST_MEMORY: u64 = 1 << 30;
-/// The length in bytes from which a body is parsed beside the thread that serves all clients.
+/// The most of that for the bodies of one client.
+const MOST_OF_OWNER: u64 = MOST_MEMORY / 2;
+/// Further memory for small bodies alone, so that large ones do not keep them out.
+const RESERVE: u64 = 64 << 20;
+/// The length in bytes from which a body is read beside the thread that serves all clients.
 const LONG: usize = 64 << 10;
+/// The most memory that the values of a body may take, in lengths of its text. Reading them as
+/// messages, writing them with a template and making tokens of them takes about as much again.
+const MOST_TIMES: usize = 4;
+/// The memory that the values of any body may take.
+const ANY_BODY: usize = 16 << 20;
 
-/// The memory that bodies use.
+/// The memory that bodies use, by client.
 #[derive(Debug, Default)]
-pub(crate) struct Bodies(AtomicU64);
+pub(crate) struct Bodies(Mutex<HashMap<Owner, u64>>);
 
 /// The memory of one body, given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Charge {
     bodies: Arc<Bodies>,
+    owner: Owner,
     bytes: u64,
 }
 
 impl Charge {
-    fn new(bodies: &Arc<Bodies>) -> Self {
-        Charge { bodies: bodies.clone(), bytes: 0 }
+    fn new(bodies: &Arc<Bodies>, owner: Owner) -> Self {
+        Charge { bodies: bodies.clone(), owner, bytes: 0 }
     }
 
-    /// Take more memory.
+    /// Take more memory. `is_small` says that all of the body is small.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if all bodies together use too much.
-    fn grow(&mut self, bytes: usize) -> Result<(), ApiError> {
-        let bytes = bytes as u64;
-        let before = self.bodies.0.fetch_add(bytes, Ordering::Relaxed);
-        let is_alone = before <= self.bytes;
-        self.bytes += bytes;
-        match before.saturating_add(bytes) > MOST_MEMORY && !is_alone {
-            true => Err(ApiError::new(ErrorKind::Unavailable, "too many large requests at a time")),
-            false => Ok(()),
+    /// [`ErrorKind::Unavailable`] if all bodies together, or those of this client, use too much.
+    fn grow(&mut self, bytes: usize, is_small: bool) -> Result<(), ApiError> {
+        let mut used = self.bodies.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = used.values().sum::<u64>().saturating_add(bytes as u64);
+        let is_alone = all <= self.bytes.saturating_add(bytes as u64);
+        let own = used.entry(self.owner).or_default();
+        *own = own.saturating_add(bytes as u64);
+        self.bytes += bytes as u64;
+        let is_free = match is_small {
+            true => all <= MOST_MEMORY + RESERVE,
+            false => all <= MOST_MEMORY && *own <= MOST_OF_OWNER,
+        };
+        match is_free || is_alone {
+            true => Ok(()),
+            false => Err(ApiError::new(ErrorKind::Unavailable, "too many large requests at a time")),
         }
+    }
+
+    /// Give memory back until `bytes` are left.
+    fn shrink_to(&mut self, bytes: usize) {
+        let surplus = self.bytes.saturating_sub(bytes as u64);
+        let mut used = self.bodies.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = used.get_mut(&self.owner) {
+            *own = own.saturating_sub(surplus);
+            if *own == 0 {
+                used.remove(&self.owner);
+            }
+        }
+        self.bytes -= surplus;
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.bodies.0.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.shrink_to(0);
     }
 }
 
@@ -59,8 +91,16 @@ impl Drop for Charge {
 #[derive(Debug)]
 pub struct Body {
     fields: Map<String, Value>,
+    class: Class,
     #[expect(dead_code, reason = "gives the memory back when it is dropped")]
     charge: Charge,
+}
+
+impl Body {
+    /// Return the class of work that reading the fields is, as far as their length tells.
+    pub(crate) fn class(&self) -> Class {
+        self.class
+    }
 }
 
 impl Deref for Body {
@@ -81,21 +121,26 @@ impl FromRequest<Arc<Host>> for Body {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, host: &Arc<Host>) -> Result<Self, ApiError> {
+        let client = Client::of_request(request.extensions(), request.headers(), host)?;
         let (bytes, mut charge) = bytes(request, host, host.params().max_body_bytes).await?;
-        charge.grow(parsed_bytes(&bytes))?;
-        let fields = match bytes.len() {
-            LONG.. => blocking(move || parse(&bytes)).await?,
-            _ => parse(&bytes)?,
+        let is_small = bytes.len() < LONG;
+        let most = most_bytes(&bytes);
+        charge.grow(most, is_small)?;
+        let (fields, n_bytes) = match is_small {
+            true => parse(&bytes, most)?,
+            false => blocking(&client, Class::Long, move |_| parse(&bytes, most)).await?,
         };
-        Ok(Body { fields, charge })
+        charge.shrink_to(n_bytes);
+        Ok(Body { fields, class: if is_small { Class::Short } else { Class::Long }, charge })
     }
 }
 
-/// Return about the memory that the values of a body use: one stands before each comma, colon and
-/// closing bracket.
-fn parsed_bytes(bytes: &[u8]) -> usize {
+/// Return the most memory that the values of a body can and may take. One value stands before each
+/// comma, colon and closing bracket.
+fn most_bytes(bytes: &[u8]) -> usize {
     let n_values = bytes.iter().filter(|byte| matches!(byte, b',' | b':' | b']' | b'}')).count();
-    bytes.len() + n_values * size_of::<Value>()
+    let most = bytes.len() + n_values.saturating_mul(4 * size_of::<Value>()) + 4096;
+    most.min(bytes.len().saturating_mul(MOST_TIMES).max(ANY_BODY))
 }
 
 /// Return the bytes of a body, at most `limit` of them, which must arrive in time, and their
@@ -115,12 +160,13 @@ pub(crate) async fn bytes(
 }
 
 async fn collect(request: Request, host: &Host, limit: usize) -> Result<(Vec<u8>, Charge), ApiError> {
-    let (mut bytes, mut charge) = (Vec::new(), Charge::new(host.bodies()));
+    let client = Client::of_request(request.extensions(), request.headers(), host)?;
+    let (mut bytes, mut charge) = (Vec::new(), Charge::new(host.bodies(), client.owner()));
     let mut body = Limited::new(request.into_body(), limit);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| refused(error.as_ref(), limit))?;
         if let Some(data) = frame.data_ref() {
-            charge.grow(data.len())?;
+            charge.grow(data.len(), bytes.len() + data.len() < LONG)?;
             bytes.extend_from_slice(data);
         }
     }
@@ -144,55 +190,88 @@ pub(super) fn too_large(limit: usize) -> ApiError {
     ApiError::new(ErrorKind::TooLarge, format!("the body is larger than {limit} bytes"))
 }
 
-/// Parse a body.
-fn parse(bytes: &[u8]) -> Result<Map<String, Value>, ApiError> {
+/// Parse a body whose values may take `most` bytes. Return its fields, and the bytes that they
+/// take.
+fn parse(bytes: &[u8], most: usize) -> Result<(Map<String, Value>, usize), ApiError> {
     if bytes.is_empty() {
-        return Ok(Map::new());
+        return Ok((Map::new(), 0));
     }
-    match serde_json::from_slice(bytes) {
-        Ok(Value::Object(fields)) => Ok(fields),
-        Ok(_) => Err(ApiError::invalid("the body must be a JSON object")),
-        Err(error) => Err(ApiError::invalid(format!("the body is not JSON: {error}"))),
-    }
+    read_object(bytes, most).map_err(|error| match error {
+        JsonError::NoObject => ApiError::invalid("the body must be a JSON object"),
+        JsonError::Syntax(error) => ApiError::invalid(format!("the body is not JSON: {error}")),
+        JsonError::Fields => ApiError::invalid("the body has more than 1024 fields"),
+        JsonError::Memory { field } => {
+            let wanted = format!(
+                "smaller: with so many values, the body of {} bytes would take more than {most} bytes of \
+                 memory",
+                bytes.len()
+            );
+            ApiError::field(&field, &wanted)
+        }
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Tenant;
+    use crate::http::client::Address;
+
+    fn owners() -> [Owner; 2] {
+        [Owner::Key(Tenant::of(&["one"])), Owner::Address(Some(Address::new([127, 0, 0, 1].into())))]
+    }
 
     #[test]
     fn bodies_are_objects() {
-        assert!(parse(b"").is_ok_and(|fields| fields.is_empty()));
-        assert!(parse(b"{\"a\": 1}").is_ok_and(|fields| fields["a"] == 1));
+        let parse = |text: &str| parse(text.as_bytes(), 1 << 20).map(|(fields, _)| fields);
+        assert!(parse("").is_ok_and(|fields| fields.is_empty()));
+        assert!(parse("{\"a\": 1}").is_ok_and(|fields| fields["a"] == 1));
         for wrong in ["[1]", "{\"a\": }", "\"text\"", "{\"a\": 1} x", "{\"a\": \"\u{1}\"}"] {
-            let error = parse(wrong.as_bytes()).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Invalid, "{wrong}");
+            assert_eq!(parse(wrong).unwrap_err().kind(), ErrorKind::Invalid, "{wrong}");
         }
     }
 
     #[test]
-    fn nesting_is_bounded() {
-        let deep = "[".repeat(100_000);
-        assert!(parse(deep.as_bytes()).is_err());
+    fn a_body_that_is_refused_names_the_field_at_fault() {
+        let text = format!("{{\"tools\": [{}0]}}", "[0],".repeat(1 << 20));
+        let error = parse(text.as_bytes(), most_bytes(text.as_bytes())).unwrap_err();
+        assert!(error.message().starts_with("\"tools\" must be smaller"), "{}", error.message());
     }
 
     #[test]
     fn bodies_share_a_budget_of_memory() {
-        let bodies = Arc::new(Bodies::default());
-        let mut first = Charge::new(&bodies);
+        let (bodies, [one, two]) = (Arc::new(Bodies::default()), owners());
+        let mut first = Charge::new(&bodies, one);
         let all = MOST_MEMORY as usize;
-        assert!(first.grow(1).is_ok() && first.grow(all).is_ok(), "one alone may use more");
-        let mut second = Charge::new(&bodies);
-        assert_eq!(second.grow(1).unwrap_err().kind(), ErrorKind::Unavailable);
+        assert!(first.grow(1, false).is_ok() && first.grow(all, false).is_ok(), "one alone may use more");
+        let mut second = Charge::new(&bodies, two);
+        assert_eq!(second.grow(1, false).unwrap_err().kind(), ErrorKind::Unavailable);
+        assert!(second.grow(1, true).is_ok(), "small bodies have memory of their own");
         drop((first, second));
-        let (mut third, mut fourth) = (Charge::new(&bodies), Charge::new(&bodies));
-        assert!(third.grow(all / 2).is_ok() && fourth.grow(all / 2).is_ok() && third.grow(1).is_err());
+        assert!(bodies.0.lock().unwrap().is_empty());
+        let (mut third, mut fourth) = (Charge::new(&bodies, one), Charge::new(&bodies, two));
+        assert!(third.grow(all / 2, false).is_ok() && fourth.grow(all / 2, false).is_ok());
+        assert!(third.grow(1, false).is_err());
+    }
+
+    #[test]
+    fn one_client_leaves_memory_for_others() {
+        let (bodies, [one, two]) = (Arc::new(Bodies::default()), owners());
+        let part = MOST_MEMORY as usize / 4;
+        let mut own: Vec<_> = (0..3).map(|_| Charge::new(&bodies, one)).collect();
+        assert!(own[0].grow(part, false).is_ok() && own[1].grow(part, false).is_ok());
+        assert!(own[2].grow(part, false).is_err());
+        own.pop();
+        assert!(Charge::new(&bodies, two).grow(2 * part, false).is_ok());
+        own[0].shrink_to(0);
+        assert!(Charge::new(&bodies, one).grow(part, false).is_ok());
     }
 
     #[test]
     fn many_small_values_cost_more_than_they_are_long() {
         let numbers = format!("{{\"prompt\":[{}0]}}", "0,".repeat(1000));
-        assert!(parsed_bytes(numbers.as_bytes()) > 1000 * size_of::<Value>());
-        assert!(parsed_bytes("a word ".repeat(1000).as_bytes()) == 7000);
+        assert!(most_bytes(numbers.as_bytes()) > 1000 * size_of::<Value>());
+        let words = "a word ".repeat(1000);
+        assert!(most_bytes(words.as_bytes()) < 2 * words.len());
     }
 }

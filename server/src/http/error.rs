@@ -266,6 +266,18 @@ impl From<QueryRejection> for ApiError {
 }
 
 impl ApiError {
+    /// Make an error about a prompt of more than `at_least` tokens, of which the rest was not
+    /// counted, that does not fit into `n_ctx`.
+    pub fn far_too_long(at_least: usize, n_ctx: usize) -> Self {
+        let message = format!(
+            "request (more than {at_least} tokens) exceeds the available context size ({n_ctx} tokens), try \
+             sending less"
+        );
+        let mut error = Self::new(ErrorKind::TooLong, message);
+        error.sizes = Some((at_least, n_ctx));
+        error
+    }
+
     /// Make an error about a prompt of `n_prompt_tokens` that does not fit into `n_ctx`.
     pub fn too_long(n_prompt_tokens: usize, n_ctx: usize) -> Self {
         let message = format!(

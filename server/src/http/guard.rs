@@ -2,7 +2,7 @@
 
 use super::app::Host;
 use super::body::too_large;
-use super::client::Client;
+use super::client::{Address, Client};
 use super::error::{ApiError, ErrorKind};
 use crate::params::ServerParams;
 use axum::extract::{Request, State};
@@ -47,7 +47,8 @@ pub(super) async fn guard(State(host): State<Arc<Host>>, mut request: Request, n
         Err(error) => error.into_response(),
         Ok(_) if method == Method::OPTIONS => StatusCode::OK.into_response(),
         Ok(client) => {
-            request.extensions_mut().insert(client);
+            let address = request.extensions().get::<Address>().copied();
+            request.extensions_mut().insert(client.at(address));
             next.run(request).await
         }
     };

@@ -1,22 +1,28 @@
 //! Sockets: accepting connections, and shutting down.
 
 use super::app::Host;
+use super::client::Address;
+use super::connections::{Connection, Connections, Sending};
 use super::error::{ApiError, ErrorKind};
 use super::guard::guard;
 use super::socket::Socket;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 /// The time between looks at whether the model is idle.
 const IDLE_CHECK: Duration = Duration::from_millis(250);
@@ -110,7 +116,7 @@ impl Server {
         let mut stopped = stop.subscribe();
         let service = TowerToHyperService::new(router(&host));
         let connections = GracefulShutdown::new();
-        let room = Arc::new(Semaphore::new(host.params().max_connections));
+        let open = Connections::new(host.params().max_connections);
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(host.params().header_timeout);
         // Some clients compare names of headers letter by letter.
@@ -124,9 +130,9 @@ impl Server {
                     host.sleep_if_idle();
                     continue;
                 }
-                accepted = accept(&listeners, &room) => accepted,
+                accepted = accept(&listeners, &open) => accepted,
             };
-            let (stream, permit) = match accepted {
+            let (stream, address) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -134,14 +140,23 @@ impl Server {
                     continue;
                 }
             };
+            let Some(own) = open.add(address) else {
+                tracing::debug!("an address has its share of connections");
+                continue;
+            };
+            let close = own.close();
+            let service = answering(service.clone(), own, address);
             let socket = TokioIo::new(Socket::new(stream, host.params().write_timeout));
-            let connection = connections.watch(builder.serve_connection(socket, service.clone()));
+            let connection = connections.watch(builder.serve_connection(socket, service));
             tokio::spawn(async move {
+                let ended = tokio::select! {
+                    ended = connection => ended,
+                    () = close.notified() => return,
+                };
                 // Clients that go away in the middle are no error of ours.
-                if let Err(error) = connection.await {
+                if let Err(error) = ended {
                     tracing::debug!(%error, "connection");
                 }
-                drop(permit);
             });
         }
         tracing::info!("stopping");
@@ -181,18 +196,34 @@ fn bind(hosts: &[String], mut port: u16) -> io::Result<Vec<TcpListener>> {
     }
 }
 
-/// Accept a connection at one of the addresses when there is room for one.
+/// Return the service of one connection. It counts requests under way, and tells handlers the
+/// address.
+fn answering(
+    router: TowerToHyperService<Router>,
+    own: Connection,
+    address: Address,
+) -> impl Service<Request<Incoming>, Response = Response<Sending>, Error = Infallible, Future: Send> {
+    service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(address);
+        let under_way = own.begin();
+        let answer = router.call(request);
+        async move { Ok(answer.await?.map(|body| Sending { body, under_way })) }
+    })
+}
+
+/// Accept a connection at one of the addresses when there is room for one. Return it with the
+/// address of its client.
 async fn accept(
     listeners: &[tokio::net::TcpListener],
-    room: &Arc<Semaphore>,
-) -> io::Result<(tokio::net::TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let permit = room.clone().acquire_owned().await.map_err(io::Error::other)?;
+    open: &Connections,
+) -> io::Result<(tokio::net::TcpStream, Address)> {
+    open.room().await;
     let accepted = poll_fn(|cx| {
         let mut all = listeners.iter().map(|listener| listener.poll_accept(cx));
         all.find(Poll::is_ready).unwrap_or(Poll::Pending)
     });
-    let (stream, _) = accepted.await?;
+    let (stream, peer) = accepted.await?;
     // Pieces of a stream are small, and should not wait for each other.
     stream.set_nodelay(true)?;
-    Ok((stream, permit))
+    Ok((stream, Address::new(peer.ip())))
 }

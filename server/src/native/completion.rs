@@ -17,8 +17,10 @@ use std::time::Duration;
 
 /// Complete one or more prompts.
 pub(super) async fn complete(Ready(app): Ready, client: Client, body: Body) -> Result<Response, ApiError> {
-    answer(app, client, body, |app, fields| read_prompts(app, fields, "prompt", app.model().prompt_special()))
-        .await
+    let read = |app: &App, client: &Client, fields: Fields<'_>| {
+        read_prompts(app, client, fields, "prompt", app.model().prompt_special())
+    };
+    answer(app, client, body, read).await
 }
 
 /// Generate behind the prompts that `read` finds in the fields, as the fields say.
@@ -26,12 +28,12 @@ pub(super) async fn answer(
     app: Arc<App>,
     client: Client,
     body: Body,
-    read: impl FnOnce(&App, Fields<'_>) -> Result<Vec<Vec<Token>>, ApiError> + Send + 'static,
+    read: impl FnOnce(&App, &Client, Fields<'_>) -> Result<Vec<Vec<Token>>, ApiError> + Send + 'static,
 ) -> Result<Response, ApiError> {
-    let shared = app.clone();
-    let work = blocking(move || {
+    let (shared, class) = (app.clone(), body.class());
+    let work = blocking(&client, class, move |client| {
         let fields = Fields::new(&body);
-        Work::read(&shared, &client, fields, read(&shared, fields)?)
+        Work::read(&shared, client, fields, read(&shared, client, fields)?)
     });
     let Work { requests, answers, is_stream, ping } = work.await?;
     let events = Events::start(&app, requests)?;

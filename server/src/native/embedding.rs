@@ -2,7 +2,7 @@
 
 use super::completion::{json_text, list};
 use crate::engine::Embedding;
-use crate::http::{ApiError, App, Body, Ready, blocking};
+use crate::http::{ApiError, App, Body, Client, Ready, blocking};
 use crate::params::{Fields, read_prompts};
 use axum::response::Response;
 use backstitch_models::vocab::AddSpecial;
@@ -12,12 +12,14 @@ use backstitch_models::{Norm, Pooling, Token, normalize};
 const MAX_NUMBERS: usize = 1 << 25;
 
 /// Return the embeddings of texts, each with all of its rows.
-pub(super) async fn embeddings(Ready(app): Ready, body: Body) -> Result<Response, ApiError> {
+pub(super) async fn embeddings(Ready(app): Ready, client: Client, body: Body) -> Result<Response, ApiError> {
     let fields = Fields::new(&body);
     let name = fields.first(&["input", "content"]).ok_or_else(|| ApiError::missing("content"))?;
     let norm = read_norm(fields)?;
-    let shared = app.clone();
-    let inputs = blocking(move || read_prompts(&shared, Fields::new(&body), name, AddSpecial::Yes)).await?;
+    let (shared, class) = (app.clone(), body.class());
+    let read =
+        move |client: &Client| read_prompts(&shared, client, Fields::new(&body), name, AddSpecial::Yes);
+    let inputs = blocking(&client, class, read).await?;
     let embeddings = embed(&app, inputs, norm).await?;
     // As values, numbers would take many times the memory.
     let entry = |(index, embedding): (usize, Embedding)| {

@@ -19,11 +19,8 @@ pub(super) async fn metrics(State(host): State<Arc<Host>>) -> Result<Response, A
             "This server does not support metrics endpoint. Start it with `--metrics`",
         ));
     }
-    // Counters begin anew when the model is loaded again. A look at them does not wake it.
-    let (counters, started) = match host.peek() {
-        Some(app) => (app.engine().counters().await?, app.started()),
-        None => (Counters::default(), 0),
-    };
+    // Counters go on through sleep, and a look at them does not wake the model.
+    let (counters, started) = (host.counters().await?, host.started());
     let headers = [
         (CONTENT_TYPE.as_str(), "text/plain; version=0.0.4".to_owned()),
         ("Process-Start-Time-Unix", started.to_string()),

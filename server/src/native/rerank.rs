@@ -1,7 +1,7 @@
 //! `/rerank`: documents in the order of their relevance to a query.
 
 use super::embedding::embed;
-use crate::http::{ApiError, App, Body, Ready, blocking};
+use crate::http::{ApiError, App, Body, Client, Ready, blocking};
 use crate::params::{Fields, tokenize};
 use axum::Json;
 use backstitch_models::vocab::AddSpecial;
@@ -15,10 +15,10 @@ const MAX_DOCUMENTS: usize = 4096;
 ///
 /// Jina's shape has `documents` and answers with `results`; that of text-embeddings-inference has
 /// `texts` and answers with a list.
-pub(super) async fn rerank(Ready(app): Ready, body: Body) -> Result<Json<Value>, ApiError> {
-    let shared = app.clone();
+pub(super) async fn rerank(Ready(app): Ready, client: Client, body: Body) -> Result<Json<Value>, ApiError> {
+    let (shared, class) = (app.clone(), body.class());
     let Ranking { inputs, top_n, is_tei, texts } =
-        blocking(move || Ranking::read(&shared, Fields::new(&body))).await?;
+        blocking(&client, class, move |client| Ranking::read(&shared, client, Fields::new(&body))).await?;
     let embeddings = embed(&app, inputs, Some(Norm::Euclidean)).await?;
     let n_tokens: usize = embeddings.iter().map(|embedding| embedding.n_tokens).sum();
     let rows: Option<Vec<_>> = embeddings.iter().map(|embedding| embedding.rows.first()).collect();
@@ -66,7 +66,7 @@ struct Ranking {
 }
 
 impl Ranking {
-    fn read(app: &App, fields: Fields<'_>) -> Result<Self, ApiError> {
+    fn read(app: &App, client: &Client, fields: Fields<'_>) -> Result<Self, ApiError> {
         if !app.params().reranking {
             return Err(ApiError::not_supported(
                 "This server does not support reranking. Start it with `--reranking`",
@@ -84,7 +84,8 @@ impl Ranking {
         }
         let top_n = fields.u64("top_n")?.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
         let texts = std::iter::once(query).chain(documents.iter().copied());
-        let inputs = texts.map(|text| tokenize(app, text, AddSpecial::Yes)).collect();
+        let inputs = texts.map(|text| tokenize(app, client, text, AddSpecial::Yes));
+        let inputs = inputs.collect::<Result<_, _>>()?;
         let returns = fields.bool(if is_tei { "return_text" } else { "return_documents" })?.unwrap_or(false);
         let texts = documents.into_iter().filter(|_| returns).map(str::to_owned).collect();
         Ok(Ranking { inputs, top_n, is_tei, texts })

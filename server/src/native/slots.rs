@@ -37,8 +37,8 @@ pub(super) async fn list(
     if is_busy && query.get("fail_on_no_slot").is_some_and(|value| value != "0") {
         return Err(ApiError::new(ErrorKind::Unavailable, "no slot available"));
     }
-    let idle = (slots.len()..summary.n_slots).map(|id| slot_json(id, None, summary));
-    let known = slots.iter().map(|slot| slot_json(slot.id, Some(slot), summary));
+    let idle = (slots.len()..summary.n_slots).map(|id| slot_json(id, None, &summary));
+    let known = slots.iter().map(|slot| slot_json(slot.id, Some(slot), &summary));
     Ok(Json(known.chain(idle).collect()))
 }
 
@@ -178,7 +178,7 @@ pub(super) async fn cache(
         return Ok(Json(empty));
     };
     let tenant = client.tenant(query.get("cache_salt").map(String::as_str));
-    let (held, counters) = (app.engine().held(tenant).await?, app.engine().counters().await?);
+    let (held, counters) = (app.engine().held(tenant).await?, host.counters().await?);
     let params = app.engine().params();
     Ok(Json(json!({
         "sequences": held.iter().map(|held| held_json(&app, held)).collect::<Vec<_>>(),

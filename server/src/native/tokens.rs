@@ -3,13 +3,13 @@
 
 use super::completion::{json_text, list};
 use crate::conversation::{Request, render};
-use crate::http::{ApiError, App, Body, Host, Ready, blocking};
+use crate::http::{ApiError, App, Body, Client, Host, Ready, blocking};
 use crate::params::{Fields, token};
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
 use backstitch_models::Token;
-use backstitch_models::vocab::{AddSpecial, ParseSpecial, WriteSpecial};
+use backstitch_models::vocab::{AddSpecial, TokenizeError, WriteSpecial};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -17,16 +17,15 @@ use std::sync::Arc;
 const MAX_TOKENS: usize = 1 << 20;
 
 /// Return the tokens of a text, of a list of texts and tokens, or of a conversation.
-pub(super) async fn tokenize(Ready(app): Ready, body: Body) -> Result<Response, ApiError> {
-    let text = blocking(move || {
+pub(super) async fn tokenize(Ready(app): Ready, client: Client, body: Body) -> Result<Response, ApiError> {
+    let text = blocking(&client, body.class(), move |client| {
         let fields = Fields::new(&body);
         let tokens = match fields.first(&["content", "prompt", "messages"]) {
-            Some("messages") => render(&app, Request::from_chat(&body)?)?.tokens,
-            name => tokens_of(&app, fields, name.unwrap_or("content"))?,
+            Some("messages") => render(&app, client, Request::from_chat(&body)?)?.tokens,
+            name => tokens_of(&app, client, fields, name.unwrap_or("content"))?,
         };
         if tokens.len() > MAX_TOKENS {
-            let text = format!("a text of {} tokens is longer than {MAX_TOKENS}", tokens.len());
-            return Err(ApiError::invalid(text));
+            return Err(too_many(tokens.len()));
         }
         let with_pieces = fields.bool("with_pieces")?.unwrap_or(false);
         let of_token = |token: &Token| if with_pieces { piece(&app, *token) } else { token.0.to_string() };
@@ -47,23 +46,31 @@ fn piece(app: &App, token: Token) -> String {
 
 /// Return the tokens of `content`, or of vLLM's `prompt`, which is a text that begins a sequence
 /// unless the request says otherwise.
-fn tokens_of(app: &App, fields: Fields<'_>, name: &str) -> Result<Vec<Token>, ApiError> {
+fn tokens_of(app: &App, client: &Client, fields: Fields<'_>, name: &str) -> Result<Vec<Token>, ApiError> {
     let adds = match fields.first(&["add_special", "add_special_tokens"]) {
         Some(name) => fields.bool(name)?.unwrap_or(false),
         None => name == "prompt",
     };
     let parses = fields.bool("parse_special")?.unwrap_or(true);
     let add = if adds { AddSpecial::Yes } else { AddSpecial::No };
-    let parse = if parses { ParseSpecial::Yes } else { ParseSpecial::No };
-    let (vocab, mut tokens) = (app.vocab(), Vec::new());
+    let mut tokens = Vec::new();
+    let append = |text: &str, add, tokens: &mut Vec<Token>| {
+        let whole = 0..text.len();
+        let trusted = if parses { core::slice::from_ref(&whole) } else { &[] };
+        let appended = app.vocab().tokenize_at_most(text, trusted, add, MAX_TOKENS, client.cancel(), tokens);
+        appended.map_err(|error| match error {
+            TokenizeError::TooMany { at_least, .. } => too_many(at_least),
+            error => error.into(),
+        })
+    };
     match fields.get(name) {
         None => {}
-        Some(Value::String(text)) => vocab.tokenize(text, add, parse, &mut tokens),
+        Some(Value::String(text)) => append(text, add, &mut tokens)?,
         Some(Value::Array(items)) => {
             for (i, item) in items.iter().enumerate() {
                 let add = if i == 0 { add } else { AddSpecial::No };
                 match item {
-                    Value::String(text) => vocab.tokenize(text, add, parse, &mut tokens),
+                    Value::String(text) => append(text, add, &mut tokens)?,
                     item => tokens.push(token(app, item).ok_or_else(|| wrong_text(name))?),
                 }
             }
@@ -71,6 +78,11 @@ fn tokens_of(app: &App, fields: Fields<'_>, name: &str) -> Result<Vec<Token>, Ap
         Some(_) => return Err(wrong_text(name)),
     }
     Ok(tokens)
+}
+
+/// Make the error about a text of `n` tokens, or more than these.
+fn too_many(n: usize) -> ApiError {
+    ApiError::invalid(format!("a text of {n} tokens is longer than {MAX_TOKENS}"))
 }
 
 fn wrong_text(name: &str) -> ApiError {

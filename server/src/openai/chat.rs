@@ -32,9 +32,9 @@ pub(super) async fn complete_named(ready: Ready, client: Client, body: Body) -> 
 
 /// Answer with the assistant's next message.
 pub(super) async fn complete(Ready(app): Ready, client: Client, body: Body) -> Result<Response, ApiError> {
-    let shared = app.clone();
-    let (body, mut turn) = blocking(move || {
-        let turn = Turn::read(&shared, &client, &body, Request::from_chat(&body)?)?;
+    let (shared, class) = (app.clone(), body.class());
+    let (body, mut turn) = blocking(&client, class, move |client| {
+        let turn = Turn::read(&shared, client, &body, Request::from_chat(&body)?)?;
         Ok((body, turn))
     })
     .await?;
@@ -60,14 +60,22 @@ pub(super) async fn complete(Ready(app): Ready, client: Client, body: Body) -> R
 }
 
 /// Return the number of tokens of a conversation.
-pub(super) async fn count(Ready(app): Ready, body: Body) -> Result<Json<Value>, ApiError> {
-    let prompt = blocking(move || render(&app, Request::from_chat(&body)?)).await?;
+pub(super) async fn count(Ready(app): Ready, client: Client, body: Body) -> Result<Json<Value>, ApiError> {
+    let class = body.class();
+    let read = move |client: &Client| render(&app, client, Request::from_chat(&body)?);
+    let prompt = blocking(&client, class, read).await?;
     Ok(Json(json!({"object": "response.input_tokens", "input_tokens": prompt.tokens.len()})))
 }
 
 /// Return the text of a conversation.
-pub(super) async fn apply_template(Ready(app): Ready, body: Body) -> Result<Json<Value>, ApiError> {
-    let prompt = blocking(move || render(&app, Request::from_chat(&body)?)).await?;
+pub(super) async fn apply_template(
+    Ready(app): Ready,
+    client: Client,
+    body: Body,
+) -> Result<Json<Value>, ApiError> {
+    let class = body.class();
+    let read = move |client: &Client| render(&app, client, Request::from_chat(&body)?);
+    let prompt = blocking(&client, class, read).await?;
     Ok(Json(json!({"prompt": prompt.text})))
 }
 

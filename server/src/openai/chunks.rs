@@ -37,7 +37,7 @@ impl Choice {
     pub fn new(app: &Arc<App>, index: usize, turn: &Turn) -> Self {
         Choice {
             index,
-            speaker: Speaker::new(app, turn),
+            speaker: Speaker::of_turn(app, turn),
             meter: Meter::new(turn.reading.generate.prompt.len()),
             has_role: false,
             ended: None,

@@ -22,9 +22,9 @@ use std::sync::Arc;
 
 /// Complete one or more prompts.
 pub(super) async fn complete(Ready(app): Ready, client: Client, body: Body) -> Result<Response, ApiError> {
-    let shared = app.clone();
+    let (shared, class) = (app.clone(), body.class());
     let Work { requests, shape, answers, is_stream } =
-        blocking(move || Work::read(&shared, &client, Fields::new(&body))).await?;
+        blocking(&client, class, move |client| Work::read(&shared, client, Fields::new(&body))).await?;
     let events = Events::start(&app, requests)?;
     if is_stream {
         let ping = app.params().ping;
@@ -48,7 +48,7 @@ impl Work {
         if app.params().embedding || app.params().reranking {
             return Err(ApiError::not_supported("this server was started for embeddings only"));
         }
-        let prompts = read_prompts(app, fields, "prompt", app.model().prompt_special())?;
+        let prompts = read_prompts(app, client, fields, "prompt", app.model().prompt_special())?;
         let echo = fields.bool("echo")?.unwrap_or(false);
         let n_listed = read_listed(fields)?;
         let suffix = fields.str("suffix")?.filter(|text| !text.is_empty() && Gap::is_known(app.vocab()));
@@ -58,7 +58,7 @@ impl Work {
             let text = || given.map_or_else(|| written(app, &prompt), str::to_owned);
             echoed.push(echo.then(text));
             tokens.push(match suffix {
-                Some(suffix) => fill(app, fields, &text(), suffix)?,
+                Some(suffix) => fill(app, client, fields, &text(), suffix)?,
                 None => prompt,
             });
         }
@@ -95,9 +95,15 @@ fn read_listed(fields: Fields<'_>) -> Result<Option<usize>, ApiError> {
 }
 
 /// Return the prompt of a gap between `prefix` and `suffix`.
-fn fill(app: &App, fields: Fields<'_>, prefix: &str, suffix: &str) -> Result<Vec<Token>, ApiError> {
+fn fill(
+    app: &App,
+    client: &Client,
+    fields: Fields<'_>,
+    prefix: &str,
+    suffix: &str,
+) -> Result<Vec<Token>, ApiError> {
     let n_predict = fields.i64("max_tokens")?.unwrap_or(-1);
-    Gap { prefix, suffix, ..Gap::default() }.tokens(app, n_predict)
+    Gap { prefix, suffix, ..Gap::default() }.tokens(app, client, n_predict)
 }
 
 /// Refuse to choose the best of more answers than are returned.

@@ -1,6 +1,6 @@
 //! `/v1/embeddings`: vectors of texts.
 
-use crate::http::{ApiError, Body, Ready, blocking};
+use crate::http::{ApiError, Body, Client, Ready, blocking};
 use crate::native;
 use crate::params::{Fields, read_prompts};
 use axum::Json;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Return the embeddings of texts, one vector each.
-pub(super) async fn embed(Ready(app): Ready, body: Body) -> Result<Json<Value>, ApiError> {
+pub(super) async fn embed(Ready(app): Ready, client: Client, body: Body) -> Result<Json<Value>, ApiError> {
     let fields = Fields::new(&body);
     let name = fields.first(&["input", "content"]).ok_or_else(|| ApiError::missing("input"))?;
     let is_base64 = match fields.str("encoding_format")? {
@@ -26,8 +26,10 @@ pub(super) async fn embed(Ready(app): Ready, body: Body) -> Result<Json<Value>, 
         Some(n) if (1..=n_embd as u64).contains(&n) => n as usize,
         Some(_) => return Err(ApiError::field("dimensions", &format!("a whole number from 1 to {n_embd}"))),
     };
-    let shared = app.clone();
-    let inputs = blocking(move || read_prompts(&shared, Fields::new(&body), name, AddSpecial::Yes)).await?;
+    let (shared, class) = (app.clone(), body.class());
+    let read =
+        move |client: &Client| read_prompts(&shared, client, Fields::new(&body), name, AddSpecial::Yes);
+    let inputs = blocking(&client, class, read).await?;
     let n_tokens: usize = inputs.iter().map(Vec::len).sum();
     let mut embeddings = native::embed(&app, inputs, Some(Norm::Euclidean)).await?;
     let mut data = Vec::with_capacity(embeddings.len());

@@ -22,9 +22,9 @@ pub(super) async fn respond(Ready(app): Ready, client: Client, mut body: Body) -
     }
     // There is one answer.
     N_ANSWERS.iter().for_each(|name| drop(body.remove(*name)));
-    let shared = app.clone();
-    let (body, turn) = blocking(move || {
-        let mut turn = Turn::read(&shared, &client, &body, Request::from_responses(&body)?)
+    let (shared, class) = (app.clone(), body.class());
+    let (body, turn) = blocking(&client, class, move |client| {
+        let mut turn = Turn::read(&shared, client, &body, Request::from_responses(&body)?)
             .map_err(|error| error.renamed("max_tokens", "max_output_tokens"))?;
         // Items have no place for them.
         turn.reading.generate.logprobs = None;
@@ -45,8 +45,10 @@ pub(super) async fn respond(Ready(app): Ready, client: Client, mut body: Body) -
 }
 
 /// Return the number of tokens of an input.
-pub(super) async fn count(Ready(app): Ready, body: Body) -> Result<Json<Value>, ApiError> {
-    let prompt = blocking(move || render(&app, Request::from_responses(&body)?)).await?;
+pub(super) async fn count(Ready(app): Ready, client: Client, body: Body) -> Result<Json<Value>, ApiError> {
+    let class = body.class();
+    let read = move |client: &Client| render(&app, client, Request::from_responses(&body)?);
+    let prompt = blocking(&client, class, read).await?;
     Ok(Json(json!({"object": "response.input_tokens", "input_tokens": prompt.tokens.len()})))
 }
 
@@ -75,7 +77,7 @@ impl Answer {
             repeated: repeated(body, &turn.reading.settings(app)),
             timings_per_token: turn.reading.timings_per_token,
             is_progress: turn.reading.return_progress,
-            speaker: Speaker::new(app, turn),
+            speaker: Speaker::of_turn(app, turn),
             items: Items::default(),
             meter: Meter::new(turn.reading.generate.prompt.len()),
             n_events: 0,

@@ -1,7 +1,7 @@
 //! Constraints on the output of a request: a grammar or a JSON schema.
 
 use super::fields::Fields;
-use crate::http::{ApiError, App, ErrorKind};
+use crate::http::{ApiError, App, Client, ErrorKind};
 use backstitch_models::Token;
 use backstitch_models::grammar::{Compiler, Grammar, GrammarError, GrammarSampler, Trigger, Triggers};
 use serde_json::{Map, Value};
@@ -26,14 +26,14 @@ impl Constraint {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for a text that is no grammar, and for two constraints.
-    pub fn read(fields: Fields<'_>, app: &App) -> Result<Option<Self>, ApiError> {
+    pub fn read(fields: Fields<'_>, app: &App, client: &Client) -> Result<Option<Self>, ApiError> {
         let is_there = |name: &&str| fields.get(name).is_some_and(|value| value.as_str() != Some(""));
         let mut names = NAMES.iter().copied().filter(is_there);
         let Some(name) = names.next() else { return Ok(None) };
         if let Some(other) = names.next() {
             return Err(ApiError::invalid(format!("\"{name}\" and \"{other}\" cannot be used together")));
         }
-        let compiler = app.grammars()?;
+        let compiler = app.compiler(client)?;
         let text = || fields.str(name).map(Option::unwrap_or_default);
         let grammar = match name {
             "json_schema" => compiler.json_schema_value(fields.get(name).unwrap_or(&Value::Null)),

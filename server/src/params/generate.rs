@@ -274,7 +274,7 @@ pub fn read_generate(
     fields.str("model")?;
     let sampling = Sampling::read(fields, app)?;
     let params = app.params();
-    let constraint = Constraint::read(fields, app)?;
+    let constraint = Constraint::read(fields, app, client)?;
     let grammar = constraint.as_ref().map(|constraint| constraint.sampler(n_before(app, &prompt)));
     let samplers = sampling.settings(app.vocab(), app.summary().n_ctx);
     let chain = sampling.chain(&samplers, app.vocab().n_vocab(), 0, grammar);

@@ -1,19 +1,44 @@
 //! Prompts: texts, tokens, and lists of both.
 
 use super::fields::Fields;
-use crate::http::{ApiError, App};
+use crate::http::{ApiError, App, Client, ErrorKind};
 use backstitch_models::Token;
-use backstitch_models::vocab::{AddSpecial, ParseSpecial};
+use backstitch_models::vocab::{AddSpecial, TokenizeError};
 use serde_json::Value;
 
 /// The most prompts of one request.
 const MAX_PROMPTS: usize = 256;
 
 /// Return the tokens of a text, in which control tokens count as such.
-pub fn tokenize(app: &App, text: &str, add: AddSpecial) -> Vec<Token> {
+///
+/// # Errors
+/// [`ErrorKind::TooLong`] for a text that is far longer than the context.
+pub fn tokenize(app: &App, client: &Client, text: &str, add: AddSpecial) -> Result<Vec<Token>, ApiError> {
     let mut tokens = Vec::new();
-    app.vocab().tokenize(text, add, ParseSpecial::Yes, &mut tokens);
-    tokens
+    append(app, client, text, add, &mut tokens)?;
+    Ok(tokens)
+}
+
+/// Append the tokens of a text to those before it.
+fn append(
+    app: &App,
+    client: &Client,
+    text: &str,
+    add: AddSpecial,
+    tokens: &mut Vec<Token>,
+) -> Result<(), ApiError> {
+    let (whole, most) = (0..text.len(), app.summary().n_ctx as usize);
+    let trusted = core::slice::from_ref(&whole);
+    Ok(app.vocab().tokenize_at_most(text, trusted, add, most, client.cancel(), tokens)?)
+}
+
+impl From<TokenizeError> for ApiError {
+    fn from(error: TokenizeError) -> Self {
+        match error {
+            TokenizeError::TooMany { at_least, most } => ApiError::far_too_long(at_least, most),
+            _ => ApiError::new(ErrorKind::Unavailable, error.to_string()),
+        }
+    }
 }
 
 /// Read the prompts in a field: a text, a list of tokens, a list of texts and tokens that make one
@@ -24,15 +49,17 @@ pub fn tokenize(app: &App, text: &str, add: AddSpecial) -> Vec<Token> {
 /// # Errors
 /// - [`ErrorKind::Invalid`](crate::http::ErrorKind::Invalid) if the field is missing or anything
 ///   else, and for tokens that do not exist.
+/// - [`ErrorKind::TooLong`] for a prompt that is far longer than the context.
 /// - [`ErrorKind::NotSupported`](crate::http::ErrorKind::NotSupported) for images and sounds.
 pub fn read_prompts(
     app: &App,
+    client: &Client,
     fields: Fields<'_>,
     name: &str,
     add: AddSpecial,
 ) -> Result<Vec<Vec<Token>>, ApiError> {
     let value = fields.get(name).ok_or_else(|| ApiError::missing(name))?;
-    let reader = Reader { app, name, add };
+    let reader = Reader { app, client, name, add };
     let Value::Array(items) = value else { return Ok(vec![reader.prompt(value)?]) };
     // Numbers at the top level make one prompt, also between texts.
     if items.iter().any(Value::is_number) {
@@ -48,6 +75,7 @@ pub fn read_prompts(
 /// Reads the prompts of one field.
 struct Reader<'a> {
     app: &'a App,
+    client: &'a Client,
     name: &'a str,
     add: AddSpecial,
 }
@@ -68,7 +96,7 @@ impl Reader<'_> {
             (Some(prompt), _) => self.mixed(prompt),
             (None, Some(Value::Array(parts))) if !parts.is_empty() => {
                 let texts: Result<String, ApiError> = parts.iter().map(|part| self.text_of(part)).collect();
-                Ok(tokenize(self.app, &texts?, self.add))
+                tokenize(self.app, self.client, &texts?, self.add)
             }
             _ => Err(self.wrong()),
         }
@@ -93,21 +121,26 @@ impl Reader<'_> {
     /// stand before a text at the beginning and behind one at the end.
     fn mixed(&self, value: &Value) -> Result<Vec<Token>, ApiError> {
         let items = match value {
-            Value::String(text) => return Ok(tokenize(self.app, text, self.add)),
+            Value::String(text) => return tokenize(self.app, self.client, text, self.add),
             Value::Array(items) => items,
             _ => return Err(self.wrong()),
         };
-        let (vocab, mut tokens) = (self.app.vocab(), Vec::with_capacity(items.len()));
+        let n_ctx = self.app.summary().n_ctx as usize;
+        let mut tokens = Vec::with_capacity(items.len().min(n_ctx));
         for (i, item) in items.iter().enumerate() {
+            if tokens.len() > n_ctx {
+                return Err(ApiError::far_too_long(tokens.len(), n_ctx));
+            }
             match item {
                 Value::String(text) => {
                     let add =
                         if i == 0 && self.add != AddSpecial::No { AddSpecial::Start } else { AddSpecial::No };
-                    vocab.tokenize(text, add, ParseSpecial::Yes, &mut tokens);
+                    append(self.app, self.client, text, add, &mut tokens)?;
                 }
                 item => tokens.push(token(self.app, item).ok_or_else(|| self.no_token(item))?),
             }
         }
+        let vocab = self.app.vocab();
         let is_whole = self.add == AddSpecial::Yes && items.last().is_some_and(Value::is_string);
         tokens.extend(vocab.eos().filter(|_| is_whole && vocab.adds_eos()));
         Ok(tokens)

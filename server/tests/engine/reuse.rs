@@ -1,6 +1,7 @@
 //! Reuse of held sequences, within their budget and by their tenant alone.
 
 use crate::{Answer, KINDS, alone, answer, demo, golden, params, request, some_tokens};
+use backstitch_models::{Model, Token};
 use backstitch_server::engine::{Engine, EngineParams, Event, ReuseLimit, Tenant};
 
 #[test]

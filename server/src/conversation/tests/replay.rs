@@ -13,7 +13,7 @@ fn replay(format: &Format, options: &Options, pieces: &[String]) -> Value {
     let mut speaker = Speaker::new(format, options);
     let mut streamed = Reply::default();
     for piece in pieces {
-        speaker.write(piece).iter().for_each(|delta| streamed.add(delta));
+        speaker.write(piece, &[]).iter().for_each(|delta| streamed.add(delta));
     }
     speaker.finish().iter().for_each(|delta| streamed.add(delta));
     assert_eq!(streamed.content, speaker.reply().content, "a stream adds up to the whole");

@@ -5,7 +5,7 @@ use super::super::slots::SlotView;
 use super::{Command, Queue, Worker};
 use crate::engine::conversations::Conversations;
 use crate::engine::drafts::Drafters;
-use crate::engine::report::Counters;
+use crate::engine::report::{Counters, Ledger};
 use crate::error::Error;
 use backstitch_models::backstitch_kv::{AttentionSpec, LayerSpec};
 use backstitch_models::graph::Head;
@@ -87,6 +87,7 @@ impl Worker {
             batch: Batch::new(),
             pace: super::Pace::default(),
             counters: Counters::default(),
+            ledger: Ledger::default(),
             n_steps: 0,
             begun: HashMap::new(),
             n_begun: 0,

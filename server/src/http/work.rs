@@ -1,0 +1,195 @@
+//! Work for clients beside the thread that serves all of them: reading large bodies, templates,
+//! grammars, tokens.
+//!
+//! Clients choose what is worked on, so all of it has bounds. It runs on as many threads as there
+//! are cores, in turns of the [`RunQueue`]; it ends early if its client goes away or it has run for
+//! too long, and it lets other work go first in between. Work does the latter two by looking at
+//! [`Client::cancel`].
+
+mod queue;
+
+use super::client::{Client, Owner};
+use super::error::{ApiError, ErrorKind};
+use backstitch_models::Cancel;
+pub(crate) use queue::Class;
+use queue::{Permit, RunQueue, Suspended};
+use std::num::NonZero;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The time for which work runs before it lets other work go first.
+const TURN: Duration = Duration::from_millis(50);
+/// The time for which the work of one request may run, without the time in which it waits.
+const MOST_TIME: Duration = Duration::from_secs(10);
+/// The most pieces of work that have begun and wait for their next turn.
+const MOST_SUSPENDED: usize = 16;
+
+/// The queue of all work.
+static QUEUE: LazyLock<Arc<RunQueue>> = LazyLock::new(|| {
+    // More threads than cores would only make each slower, and hold memory meanwhile.
+    RunQueue::new(std::thread::available_parallelism().map_or(1, NonZero::get), MOST_SUSPENDED)
+});
+
+/// The reason why work was ended before it was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Early {
+    /// It ran for [`MOST_TIME`].
+    Late,
+    /// Too much work was suspended already.
+    Crowded,
+}
+
+/// The progress of a piece of work.
+struct Run {
+    class: Class,
+    /// `None` while it runs without one.
+    permit: Option<Permit>,
+    /// Its place among suspended work while it runs without a permit.
+    place: Option<Suspended>,
+    /// The beginning of its turn.
+    since: Instant,
+    /// The time for which it ran in earlier turns.
+    ran: Duration,
+    early: Option<Early>,
+    /// It has ended. What it made may look at its request to cancel later, which then means
+    /// nothing.
+    is_done: bool,
+}
+
+/// A piece of work under way.
+struct Job {
+    queue: Arc<RunQueue>,
+    owner: Owner,
+    is_left: AtomicBool,
+    run: Mutex<Run>,
+}
+
+impl Job {
+    fn new(queue: Arc<RunQueue>, owner: Owner, class: Class, permit: Permit) -> Arc<Self> {
+        let (since, ran) = (Instant::now(), Duration::ZERO);
+        let run = Run { class, permit: Some(permit), place: None, since, ran, early: None, is_done: false };
+        Arc::new(Job { queue, owner, is_left: AtomicBool::new(false), run: Mutex::new(run) })
+    }
+
+    fn run(&self) -> MutexGuard<'_, Run> {
+        self.run.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Return true if the work is to end. Waits for the next turn if this one is over.
+    fn is_over(&self) -> bool {
+        let mut run = self.run();
+        if run.is_done {
+            return false;
+        }
+        let turn = run.since.elapsed();
+        if run.ran + turn > MOST_TIME {
+            run.early.get_or_insert(Early::Late);
+        }
+        if run.early.is_some() || self.is_left.load(Ordering::Relaxed) {
+            return true;
+        }
+        let is_long = run.class == Class::Long && run.permit.is_some();
+        if turn >= TURN && (!is_long || self.queue.is_wanted()) {
+            run.ran += turn;
+            self.wait_for_turn(&mut run);
+        }
+        run.early.is_some() || self.is_left.load(Ordering::Relaxed)
+    }
+
+    /// Let other work go first.
+    fn wait_for_turn(&self, run: &mut Run) {
+        let place = run.place.take().or_else(|| self.queue.suspend(self.owner));
+        if place.is_none() {
+            run.early = Some(Early::Crowded);
+            return;
+        }
+        let waiting = self.queue.enter(self.owner, Class::Long);
+        run.permit = None;
+        // The queue drops nobody who waits.
+        run.permit = waiting.blocking_recv().ok();
+        (run.class, run.since) = (Class::Long, Instant::now());
+    }
+
+    /// Free the permit of short work that has not looked whether its turn is over. It goes on
+    /// without one, and waits for a turn when it looks.
+    fn run_free(&self) {
+        // It is waiting if somebody holds the lock.
+        let Ok(mut run) = self.run.try_lock() else { return };
+        if run.class == Class::Short && run.permit.is_some() {
+            run.place = self.queue.suspend(self.owner);
+            if run.place.is_some() {
+                run.permit = None;
+            }
+        }
+    }
+
+    /// Give back all that the work holds of the queue, and return why it was ended early, if it
+    /// was.
+    fn end(&self) -> Option<Early> {
+        let mut run = self.run();
+        (run.permit, run.place, run.is_done) = (None, None, true);
+        run.early
+    }
+}
+
+/// Ends a piece of work whose client goes away.
+struct Leave(Arc<Job>);
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        self.0.is_left.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Do `work` for `client` beside the thread that serves all clients. The client that it gets ends
+/// it ([`Client::cancel`]) when the one who asked goes away, and when it takes too long.
+///
+/// # Errors
+/// Those of `work`; [`ErrorKind::Invalid`] if it takes too long; [`ErrorKind::Unavailable`] if too
+/// much work is under way that takes long; [`ErrorKind::Server`] if it panics.
+pub(crate) async fn blocking<T: Send + 'static>(
+    client: &Client,
+    class: Class,
+    work: impl FnOnce(&Client) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let failed = || ApiError::new(ErrorKind::Server, "the request could not be read");
+    let (queue, owner) = (QUEUE.clone(), client.owner());
+    let permit = queue.enter(owner, class).await.map_err(|_| failed())?;
+    let job = Job::new(queue, owner, class, permit);
+    let (probed, run) = (job.clone(), job.clone());
+    let client = client.clone().with_cancel(Cancel::from_fn(move || probed.is_over()));
+    let leave = Leave(job);
+    let mut task = tokio::task::spawn_blocking(move || {
+        let result = work(&client);
+        let early = run.end();
+        result.map_err(|error| match early {
+            Some(Early::Late) => too_much(),
+            Some(Early::Crowded) => {
+                let text = "too many requests at a time that take long to read";
+                ApiError::new(ErrorKind::Unavailable, text)
+            }
+            None => error,
+        })
+    });
+    let done = match tokio::time::timeout(2 * TURN, &mut task).await {
+        Ok(done) => done,
+        Err(_) => {
+            leave.0.run_free();
+            task.await
+        }
+    };
+    done.map_err(|_| failed())?
+}
+
+/// Make the error about work that takes too long.
+fn too_much() -> ApiError {
+    let seconds = MOST_TIME.as_secs();
+    ApiError::invalid(format!(
+        "this request takes more than {seconds} s of work before anything is evaluated: ask for a simpler \
+         grammar or schema, or send less text"
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+use super::*;
+use crate::engine::Tenant;
+use backstitch_testing::Random;
+
+fn owner(n: usize) -> Owner {
+    Owner::Key(Tenant::of(&[&n.to_string()]))
+}
+
+/// Take the permit of work that may run.
+fn granted(waiting: &mut Receiver<Permit>) -> Option<Permit> {
+    waiting.try_recv().ok()
+}
+
+#[test]
+fn short_work_never_waits_for_long_work() {
+    for n_permits in 1..5 {
+        let queue = RunQueue::new(n_permits, 4);
+        let mut long: Vec<_> = (0..10).map(|n| queue.enter(owner(n % 2), Class::Long)).collect();
+        let running: Vec<_> = long.iter_mut().filter_map(granted).collect();
+        assert_eq!(running.len(), n_permits.max(2) - 1, "all permits but one");
+        for _ in 0..10 {
+            assert!(granted(&mut queue.enter(owner(0), Class::Short)).is_some());
+        }
+    }
+}
+
+#[test]
+fn long_work_goes_on_beside_any_amount_of_short_work() {
+    let queue = RunQueue::new(2, 4);
+    let first = granted(&mut queue.enter(owner(0), Class::Short)).unwrap();
+    let second = granted(&mut queue.enter(owner(0), Class::Short)).unwrap();
+    let mut waiting: Vec<_> = (0..100).map(|_| queue.enter(owner(0), Class::Short)).collect();
+    let mut long = queue.enter(owner(1), Class::Long);
+    assert!(granted(&mut long).is_none());
+    drop(first);
+    assert!(granted(&mut long).is_some());
+    drop(second);
+    assert!(granted(&mut waiting[0]).is_some());
+}
+
+#[test]
+fn owners_take_turns() {
+    for class in [Class::Short, Class::Long] {
+        let queue = RunQueue::new(2, 4);
+        // One permit is taken for good.
+        let _short = granted(&mut queue.enter(owner(9), Class::Short)).unwrap();
+        let mut running = granted(&mut queue.enter(owner(9), class)).unwrap();
+        let many: Vec<_> = (0..50).map(|_| queue.enter(owner(0), class)).collect();
+        let few: Vec<_> = (0..3).map(|_| queue.enter(owner(1), class)).collect();
+        let mut waiting: Vec<_> = many.into_iter().chain(few).map(Some).collect();
+        let mut order = Vec::new();
+        while order.len() < 10 {
+            drop(running);
+            let mut next = waiting.iter_mut().enumerate();
+            let (index, permit) = next.find_map(|(i, slot)| Some((i, granted(slot.as_mut()?)?))).unwrap();
+            waiting[index] = None;
+            order.push(index);
+            running = permit;
+        }
+        assert_eq!(order, [0, 50, 1, 51, 2, 52, 3, 4, 5, 6], "{class:?}");
+    }
+}
+
+#[test]
+fn suspended_work_is_bounded_with_a_share_for_everybody() {
+    let queue = RunQueue::new(2, 3);
+    let mut all: Vec<_> = (0..3).map(|_| queue.suspend(owner(0)).unwrap()).collect();
+    assert!(queue.suspend(owner(0)).is_none());
+    let _other = queue.suspend(owner(1)).unwrap();
+    assert!(queue.suspend(owner(1)).is_none());
+    all.truncate(1);
+    assert!(queue.suspend(owner(1)).is_some());
+}
+
+/// Random arrivals, ends and departures: the promises of the queue hold after each of them, and
+/// nothing is lost at the end.
+#[test]
+fn promises_hold_whatever_happens() {
+    let mut random = Random::new(40);
+    for _ in 0..200 {
+        let n_permits = 2 + random.below(4);
+        let queue = RunQueue::new(n_permits, 4);
+        let mut waiting: Vec<(Class, Receiver<Permit>)> = Vec::new();
+        let mut running: Vec<(Class, Permit)> = Vec::new();
+        for _ in 0..100 {
+            match random.below(4) {
+                0 | 1 => {
+                    let class = [Class::Short, Class::Long][random.below(2)];
+                    waiting.push((class, queue.enter(owner(random.below(3)), class)));
+                }
+                2 if !running.is_empty() => {
+                    drop(running.swap_remove(random.below(running.len())));
+                }
+                3 if !waiting.is_empty() => {
+                    drop(waiting.swap_remove(random.below(waiting.len())));
+                }
+                _ => {}
+            }
+            waiting.retain_mut(|(class, slot)| match granted(slot) {
+                Some(permit) => {
+                    running.push((*class, permit));
+                    false
+                }
+                None => true,
+            });
+            let n = |of: Class| running.iter().filter(|(class, _)| *class == of).count();
+            let waits = |of: Class| waiting.iter().any(|(class, _)| *class == of);
+            assert!(running.len() <= n_permits && n(Class::Long) < n_permits);
+            assert!(!waits(Class::Short) || running.len() == n_permits, "a permit lies idle");
+            assert!(!waits(Class::Long) || n(Class::Long) + 1 == n_permits || running.len() == n_permits);
+        }
+        drop((waiting, running));
+        let mut rest: Vec<_> = (0..n_permits).map(|_| queue.enter(owner(0), Class::Short)).collect();
+        assert_eq!(rest.iter_mut().filter_map(granted).count(), n_permits, "permits are lost");
+    }
+}
