@@ -6,7 +6,7 @@
 //! accepted, and the random texts; or the `error`.
 //!
 //! ```text
-//! cargo run --release -p backstitch-models --features grammar --example schema_check < schemas.jsonl
+//! cargo run --release -p backstitch-models --features grammar --example schema_check < cases
 //! ```
 
 use std::io::{BufRead, Write};

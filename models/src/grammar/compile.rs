@@ -257,8 +257,8 @@ impl Compiler {
         self.compile(Source::new(Language::Gbnf, TopLevelGrammar::from_lark(lark)))
     }
 
-    /// Compile a grammar on a thread with a stack of its own, and look at its first masks: a grammar
-    /// that no token can follow is refused here, before anything is evaluated.
+    /// Compile a grammar on a thread with a stack of its own, and look at its first masks: one that
+    /// no token can follow is refused here, before anything is evaluated.
     fn compile(&self, source: Source) -> Result<Grammar, GrammarError> {
         let (inner, cancel) = (Arc::clone(&self.inner), self.cancel.clone());
         let (language, source) = (source.language, Arc::new(source));
@@ -428,9 +428,9 @@ fn words(vocab: &Vocab) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Return limits that a hostile grammar reaches within a fraction of a second. Items cost little: an
-/// object of many optional properties has some for each of them at one place, and a GBNF grammar
-/// some for each character of each token.
+/// Return limits that a hostile grammar reaches within a fraction of a second. Items cost little:
+/// an object has some for each of its optional properties at one place, and a GBNF grammar some for
+/// each character of each token.
 fn limits() -> ParserLimits {
     ParserLimits {
         max_grammar_size: 100_000,

@@ -283,7 +283,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(40))]
 
-        /// What is compiled stays within the bound; what is beyond it is refused by its name.
+        /// Numbers that are compiled stay within the bound; others are refused by the name of it.
         #[test]
         fn numbers_are_within_the_bound(parts in prop::collection::vec(number(), 1..4), joins in any::<bool>()) {
             let schema = if joins { json!({"allOf": parts}) } else { json!({"anyOf": parts}) };

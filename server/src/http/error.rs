@@ -238,6 +238,7 @@ impl From<Error> for ApiError {
             | Error::Slot { .. }
             | Error::EmptySlot { .. }
             | Error::NoToken
+            | Error::Grammar(_)
             | Error::NoFile { .. } => ErrorKind::Invalid,
             Error::PromptTooLong { n_prompt_tokens, n_ctx } => {
                 return Self::too_long(*n_prompt_tokens, *n_ctx);

@@ -3,8 +3,8 @@
 //! Schemas have the dialect of JavaScript; the library has that of the crate `regex`. Both agree on
 //! most of it, and differ in classes (`[a&&b]`, `[]`, `[[]`), in what `.` and `\s` match, and in
 //! letters behind a backslash. What is written here means the same in both, so that writing it once
-//! more changes nothing. Beside JavaScript's, a few things of other dialects are read that cannot be
-//! mistaken: named groups as Python writes them, and groups with the flags `i` and `s`.
+//! more changes nothing. A few things of other dialects are read that cannot be mistaken: named
+//! groups as Python writes them, and groups with the flags `i` and `s`.
 
 mod class;
 

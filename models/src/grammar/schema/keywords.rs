@@ -132,7 +132,7 @@ impl<'m> Keywords<'m> {
 
     /// Return true for a format that means something.
     fn has_format(&self) -> bool {
-        self.get("format").and_then(Value::as_str).is_some_and(|format| FORMATS.contains(&format))
+        self.get("format").and_then(Value::as_str).is_some_and(is_format)
     }
 
     /// Return true if the values may have a type by what `type` says.
@@ -149,6 +149,11 @@ impl<'m> Keywords<'m> {
 fn is_old(root: &Value) -> bool {
     let draft = root.get("$schema").and_then(Value::as_str);
     draft.is_some_and(|draft| OLD_DRAFTS.iter().any(|old| draft.contains(old)))
+}
+
+/// Return true for the name of a format that is followed.
+pub(super) fn is_format(name: &str) -> bool {
+    FORMATS.contains(&name)
 }
 
 /// Return the cost of reading the keywords of `map`, in values.

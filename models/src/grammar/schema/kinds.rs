@@ -107,12 +107,19 @@ impl Told {
     /// Return true if a schema beside those that tell this may be meant for values of type `name`,
     /// although it does not state that.
     pub(super) fn leaves(self, name: &str) -> bool {
-        self.stated == Kinds::ALL && self.meant.meet(Kinds::named(name))
+        let is_agreed = self.meant != Kinds::NONE && self.meant.are_among(Kinds::named(name));
+        self.stated == Kinds::ALL && (self.meant == Kinds::ALL || is_agreed)
     }
 
     /// Return what is told together with others about the same value.
     pub(super) fn and(self, other: Self) -> Self {
         Self { stated: self.stated & other.stated, meant: self.meant & other.meant }
+    }
+
+    /// Return what others than the part `i` tell: `told` begins with the keywords beside the parts.
+    pub(super) fn beside(told: &[Self], i: usize) -> Self {
+        let others = told.iter().enumerate().filter(|(j, _)| *j != i + 1);
+        others.fold(Self::NOTHING, |all, (_, told)| all.and(*told))
     }
 
     /// Return what is told by a choice.

@@ -138,8 +138,8 @@ fn add_ends(keywords: &mut Keywords<'_>) {
     }
 }
 
-/// Replace a step with a large automaton by the list of its multiples, if they are few. Return false
-/// if they are not.
+/// Replace a step with a large automaton by the list of its multiples, if they are few. Return
+/// false if they are not.
 fn list_multiples(keywords: &mut Keywords<'_>) -> bool {
     let Some(step) = keywords.get("multipleOf").and_then(Value::as_f64) else { return true };
     let bound = |keyword| keywords.get(keyword).and_then(Value::as_f64);

@@ -81,7 +81,7 @@ impl Patterns {
     }
 
     /// Write a pattern in the form that the library can follow, or remove it, or a format that
-    /// excludes all texts that match it. Return the keyword that was removed, if it means something.
+    /// excludes all texts that match it. Return the keyword that was removed.
     ///
     /// # Errors
     /// Return the keyword if nobody could follow the pattern.

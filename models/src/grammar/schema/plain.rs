@@ -188,8 +188,8 @@ fn fold_patterns(keywords: &mut Keywords<'_>, known: &mut Patterns) -> Step {
     result
 }
 
-/// Return one pattern for all of them: the library compares each pattern with every other one. Those
-/// that it cannot follow as one stay apart.
+/// Return one pattern for all of them: the library compares each pattern with every other one.
+/// Those that it cannot follow as one stay apart.
 fn joined(patterns: &[Rc<str>], known: &mut Patterns) -> Vec<Rc<str>> {
     if let [_] = patterns {
         return patterns.to_vec();

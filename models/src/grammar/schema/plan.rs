@@ -59,6 +59,23 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// Return true if the keywords beside the parts are written first. Properties come in the order
+    /// in which the library meets them, which is that of the schema; parts that only name properties
+    /// describe none. Those that are needed come before those that need them.
+    pub(super) fn is_base_first(&self, keywords: &Keywords<'_>, parts: &[Part<'_>]) -> bool {
+        let describes = |(i, part): (usize, &Part<'_>)| {
+            let named =
+                self.each.get(i).is_none_or(|named| named.has_properties || !named.patterns.is_empty());
+            (named && !matches!(part, Part::Dependent { .. }))
+                .then(|| keywords.position(part.keyword()))
+                .flatten()
+        };
+        match (keywords.position("properties"), parts.iter().enumerate().filter_map(describes).min()) {
+            (Some(properties), Some(part)) => properties < part,
+            (properties, part) => properties.is_some() || part.is_none(),
+        }
+    }
+
     /// Return true if other schemas close the object.
     pub(super) fn is_closed_elsewhere(&self) -> bool {
         self.inside.merges && (self.inside.is_part || self.leaves)

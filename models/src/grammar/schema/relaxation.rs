@@ -5,6 +5,7 @@ use core::fmt;
 
 use serde_json::{Map, Value};
 
+use super::keywords::is_format;
 use super::{is_everything, is_nothing};
 
 /// Keywords that nothing follows. References to where a schema is used from allow anything.
@@ -69,6 +70,10 @@ pub(super) fn ignored(map: &Map<String, Value>) -> Vec<&'static str> {
     let options = map.get("oneOf").and_then(Value::as_array).into_iter().flatten();
     if options.filter(|option| !is_nothing(option)).count() > 1 {
         found.push("oneOf");
+    }
+    let format = map.get("format").and_then(Value::as_str);
+    if format.is_some_and(|format| !is_format(format)) {
+        found.push("format");
     }
     let names = map.get("propertyNames").and_then(Value::as_object);
     if names.is_some_and(|names| names.contains_key("format")) {

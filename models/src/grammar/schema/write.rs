@@ -14,7 +14,7 @@ use super::patterns::{Patterns, Use};
 use super::plain::{self, plain};
 use super::plan::{ALONE, Around, Plan};
 use super::relaxation::{self, Relaxation, Relaxations};
-use super::{MAX_DEPTH, MAX_VALUES, is_nothing, numbers, refs};
+use super::{MAX_DEPTH, MAX_VALUES, is_nothing, numbers, refs, shapes};
 use crate::Cancel;
 use crate::grammar::compile::check_cancel;
 use crate::grammar::{GrammarError, steps};
@@ -26,9 +26,6 @@ const MAX_WRITTEN: usize = 2 * MAX_VALUES;
 const MAX_LOOKS: usize = 10 * MAX_VALUES;
 /// The depth to which schemas may be written inside of each other.
 const MAX_LEVELS: usize = 3 * MAX_DEPTH;
-
-/// The number of properties of one object that may be missing.
-const MAX_OPTIONAL: usize = 2000;
 
 /// Writes one schema anew.
 pub(super) struct Writer<'s> {
@@ -208,7 +205,7 @@ impl<'s> Writer<'s> {
         let n_base =
             usize::from(plan.closes && !plan.leaves || keywords.iter().any(|keyword| !is_part(keyword)));
         let is_joined = around.is_joined || n_base + parts.len() > 1;
-        let base_is_first = is_base_first(&keywords, &parts, &plan);
+        let base_is_first = plan.is_base_first(&keywords, &parts);
         let told = self.told(&keywords, &parts);
         let mut written = Map::new();
         if base_is_first {
@@ -223,7 +220,7 @@ impl<'s> Writer<'s> {
                 is_joined,
                 closes: plan.inside.closes,
                 outside: outside.as_ref(),
-                beside: beside(&told, i).and(around.beside),
+                beside: Told::beside(&told, i).and(around.beside),
             };
             self.part(part, at, inside, &mut written)?;
         }
@@ -446,7 +443,7 @@ impl<'s> Writer<'s> {
         written: &mut Map<String, Value>,
     ) -> Result<(), GrammarError> {
         let closes = plan.inside.closes;
-        check_optional(keywords)?;
+        shapes::check_optional(keywords)?;
         for (keyword, value) in keywords.iter().filter(|(keyword, _)| !is_in_place(keyword)) {
             let value = match (keyword, value) {
                 ("properties" | "patternProperties", Value::Object(schemas)) => {
@@ -551,46 +548,6 @@ impl<'s> Writer<'s> {
             written.insert(name.clone(), self.value(schema, &at.key(name), closes)?);
         }
         Ok(written.into())
-    }
-}
-
-/// Check the number of properties that may be missing. The library takes time for each pair of them.
-///
-/// # Errors
-/// [`GrammarError::TooLarge`].
-fn check_optional(keywords: &Keywords<'_>) -> Result<(), GrammarError> {
-    let size = |keyword| match keywords.get(keyword) {
-        Some(Value::Object(map)) => map.len(),
-        Some(Value::Array(values)) => values.len(),
-        _ => 0,
-    };
-    let found = size("properties").saturating_sub(size("required"));
-    if found > MAX_OPTIONAL {
-        let what = "optional properties in one object";
-        return Err(GrammarError::TooLarge { what, found, limit: MAX_OPTIONAL });
-    }
-    Ok(())
-}
-
-/// Return what others than the part `i` tell, which stands behind the keywords beside the parts.
-fn beside(told: &[Told], i: usize) -> Told {
-    let others = told.iter().enumerate().filter(|(j, _)| *j != i + 1);
-    others.fold(Told::NOTHING, |all, (_, told)| all.and(*told))
-}
-
-/// Return true if the keywords beside the parts are written first. Properties come in the order in
-/// which the library meets them, which is that of the schema; parts that only name properties
-/// describe none. Those that are needed come before those that need them.
-fn is_base_first(keywords: &Keywords<'_>, parts: &[Part<'_>], plan: &Plan) -> bool {
-    let describes = |(i, part): (usize, &Part<'_>)| {
-        let named = plan.each.get(i).is_none_or(|named| named.has_properties || !named.patterns.is_empty());
-        (named && !matches!(part, Part::Dependent { .. }))
-            .then(|| keywords.position(part.keyword()))
-            .flatten()
-    };
-    match (keywords.position("properties"), parts.iter().enumerate().filter_map(describes).min()) {
-        (Some(properties), Some(part)) => properties < part,
-        (properties, part) => properties.is_some() || part.is_none(),
     }
 }
 

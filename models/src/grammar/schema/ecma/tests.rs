@@ -130,7 +130,7 @@ fn schemas_have_the_dialect() {
 }
 
 proptest! {
-    /// What was written means the same when it is written once more, and is a regular expression.
+    /// Writing what was written once more gives the same text, a regular expression.
     #[test]
     fn writing_twice_changes_nothing(pattern in r"[\[\](){}a-c&~^$.|*+?\\dwsSDWtnbux0-3,:!=<>-]{0,12}") {
         if let Ok(once) = translated(&pattern) {
