@@ -53,9 +53,11 @@ mod gbnf;
 mod lark;
 mod limits;
 mod matcher;
+mod probe;
 mod references;
 mod sampler;
 mod schema;
+mod steps;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -68,7 +70,7 @@ pub use compile::{Compiler, Grammar};
 pub use error::{GrammarError, Language, Place};
 pub use matcher::{Matcher, TokenSet};
 pub use sampler::{GrammarSampler, GrammarState};
-pub use schema::{explicit_schema, reference_target, relaxed_schema};
+pub use schema::{Relaxation, explicit_schema, reference_target, relaxed_schema, relaxed_schema_with};
 pub use trigger::{Trigger, Triggers};
 
 #[cfg(feature = "chat")]

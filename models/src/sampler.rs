@@ -78,7 +78,7 @@ pub use typical::Typical;
 pub use xtc::Xtc;
 
 use crate::error::Error;
-use alloc::{boxed::Box, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 use backstitch_kv::Token;
 
 /// One step between the logits and the draw.
@@ -162,6 +162,11 @@ pub trait Sampler: CloneBoxed + Send + Sync {
     /// Return true if [`Sampler::prepare`] has nothing to do.
     fn is_prepared(&self) -> bool {
         true
+    }
+
+    /// Return the reason for which the last [`Sampler::apply`] banned every token, if it knows one.
+    fn failure(&self) -> Option<String> {
+        None
     }
 
     /// Take note of the token that was drawn from `candidates`, which this sampler and those after

@@ -70,6 +70,9 @@ pub enum Error {
     /// The samplers ban every token.
     #[error("the samplers and the grammar ban every token")]
     NoToken,
+    /// The grammar allows no token, for the reason that it gives.
+    #[error("{0}")]
+    Grammar(String),
     /// A file cannot be read or written.
     #[error("{name}: {kind}")]
     File {

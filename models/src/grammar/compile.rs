@@ -9,12 +9,15 @@ use llguidance::earley::SlicedBiasComputer;
 use llguidance::toktrie::{
     ApproximateTokEnv, INVALID_TOKEN, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie,
 };
-use llguidance::{Logger, ParserFactory, TokenParser};
+use llguidance::{Logger, ParserFactory};
 use serde_json::Value;
 
 use super::error::{GrammarError, Language, Place, regex_error, shortened};
 use super::limits::{check_pattern, check_schema, check_text};
-use super::{Matcher, gbnf, lark, references, schema};
+use super::probe::{self, Probe};
+use super::schema::Relaxation;
+use super::{Matcher, gbnf, lark, references, schema, steps};
+use crate::Cancel;
 use crate::vocab::Vocab;
 
 /// The longest token that can match text, in bytes. The index of the vocabulary cannot hold tokens
@@ -48,7 +51,10 @@ const STACK: usize = 128 << 20;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct Compiler(Arc<Inner>);
+pub struct Compiler {
+    inner: Arc<Inner>,
+    cancel: Cancel,
+}
 
 struct Inner {
     factory: ParserFactory,
@@ -79,7 +85,10 @@ pub struct Grammar {
 struct Source {
     language: Language,
     grammar: TopLevelGrammar,
-    limits: ParserLimits,
+    /// The strings of a schema that may be too complex to follow.
+    probes: Vec<Probe>,
+    /// The parts of a schema that were left out.
+    relaxed: Vec<Relaxation>,
 }
 
 impl Compiler {
@@ -110,12 +119,39 @@ impl Compiler {
         };
         let factory = llguidance::panic_utils::catch_unwind(std::panic::AssertUnwindSafe(build));
         let factory = factory.map_err(|error| failed(first_line(&format!("{error}"))))?;
-        Ok(Self(Arc::new(Inner { factory, vocab: vocab.clone() })))
+        let inner = Arc::new(Inner { factory, vocab: vocab.clone() });
+        Ok(Self { inner, cancel: Cancel::new() })
+    }
+
+    /// Return a compiler with the same index whose work `cancel` ends: all that it compiles, and
+    /// [`Grammar::within`] of its grammars, return [`GrammarError::Cancelled`] soon after the
+    /// request. It is checked between the phases of compiling. The longest of them, in the library,
+    /// has limits that it reaches within about a second.
+    ///
+    /// # Example
+    /// ```
+    /// use std::time::{Duration, Instant};
+    ///
+    /// use backstitch_models::grammar::{Compiler, GrammarError};
+    /// use backstitch_models::{Cancel, Model};
+    ///
+    /// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+    /// let deadline = Instant::now() + Duration::from_secs(10);
+    /// let cancel = Cancel::from_fn(move || Instant::now() >= deadline);
+    /// let compiler = Compiler::new(model.vocab())?.with_cancel(cancel.clone());
+    /// assert!(compiler.regex("[0-9]+").is_ok());
+    /// cancel.cancel();
+    /// assert_eq!(compiler.regex("[0-9]+").map(drop), Err(GrammarError::Cancelled));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_cancel(&self, cancel: Cancel) -> Self {
+        Self { inner: Arc::clone(&self.inner), cancel }
     }
 
     /// Return the vocabulary.
     pub fn vocab(&self) -> &Vocab {
-        &self.0.vocab
+        &self.inner.vocab
     }
 
     /// Compile a JSON schema.
@@ -152,9 +188,10 @@ impl Compiler {
     /// Those of [`Compiler::json_schema`], except [`GrammarError::Syntax`].
     pub fn json_schema_value(&self, schema: &Value) -> Result<Grammar, GrammarError> {
         check_schema(schema)?;
-        let schema = schema::adapted(schema)?;
+        let (schema, relaxed) = schema::adapted(schema, &self.cancel)?;
+        let probes = probe::strings(&schema);
         let grammar = TopLevelGrammar::from_json_schema(schema);
-        self.compile(Source { language: Language::JsonSchema, grammar, limits: limits() })
+        self.compile(Source { language: Language::JsonSchema, grammar, probes, relaxed })
     }
 
     /// Compile the grammar of all JSON objects.
@@ -183,7 +220,7 @@ impl Compiler {
         let is_escaped = |text: &str| text.chars().rev().take_while(|&c| c == '\\').count() % 2 == 1;
         let text = text.strip_suffix('$').filter(|rest| !is_escaped(rest)).unwrap_or(text);
         let grammar = TopLevelGrammar::from_regex(text);
-        self.compile(Source { language: Language::Regex, grammar, limits: limits() })
+        self.compile(Source::new(Language::Regex, grammar))
     }
 
     /// Compile a Lark grammar, with the extensions and limits of llguidance. Its terminals are
@@ -196,7 +233,7 @@ impl Compiler {
         check_text(text)?;
         lark::check(text)?;
         let grammar = TopLevelGrammar::from_lark(text.to_owned());
-        self.compile(Source { language: Language::Lark, grammar, limits: limits() })
+        self.compile(Source::new(Language::Lark, grammar))
     }
 
     /// Compile a GBNF grammar, with the syntax and the meaning that llama.cpp gives it. The output
@@ -216,37 +253,68 @@ impl Compiler {
     /// Those of [`Compiler::gbnf`].
     pub fn gbnf_from(&self, text: &str, root: &str) -> Result<Grammar, GrammarError> {
         check_text(text)?;
-        let lark = gbnf::to_lark(text, root, &self.0.vocab)?;
-        // A terminal for each character makes many items of little cost.
-        let limits = ParserLimits { step_max_items: 4_000_000, ..limits() };
-        let grammar = TopLevelGrammar::from_lark(lark);
-        self.compile(Source { language: Language::Gbnf, grammar, limits })
+        let lark = gbnf::to_lark(text, root, &self.inner.vocab)?;
+        self.compile(Source::new(Language::Gbnf, TopLevelGrammar::from_lark(lark)))
     }
 
+    /// Compile a grammar on a thread with a stack of its own, and look at its first masks: one that
+    /// no token can follow is refused here, before anything is evaluated.
     fn compile(&self, source: Source) -> Result<Grammar, GrammarError> {
-        let inner = Arc::clone(&self.0);
-        let (language, grammar, limits) = (source.language, source.grammar.clone(), source.limits.clone());
+        let (inner, cancel) = (Arc::clone(&self.inner), self.cancel.clone());
+        let (language, source) = (source.language, Arc::new(source));
         let failed = move |reason: String| GrammarError::Compile { language, reason };
-        let work = move || -> Result<TokenParser, GrammarError> {
-            check_references(&grammar)?;
-            let (init, caps) = (GrammarInit::Serialized(grammar), InferenceCapabilities::default());
-            let parser = inner.factory.create_parser_from_init_ext(init, Logger::new(0, 0), caps, limits);
-            parser.map_err(|error| match (language, format!("{error:#}")) {
-                (Language::Lark, reason) => lark::error(&reason),
-                (_, reason) => failed(first_line(&reason)),
-            })
+        let given = Arc::clone(&source);
+        let work = move || {
+            check_cancel(&cancel)?;
+            check_schemas(&given.grammar)?;
+            given.probes.iter().try_for_each(|probe| {
+                check_cancel(&cancel)?;
+                probe.check(&inner.factory)
+            })?;
+            let start = parsed(&inner.factory, language, given.grammar.clone())?;
+            check_cancel(&cancel)?;
+            probe::check_first(&start).map_err(failed)?;
+            check_cancel(&cancel)?;
+            Ok(start)
         };
         let worker = thread::Builder::new().name("grammar".to_owned()).stack_size(STACK).spawn(work);
         let worker = worker.map_err(|error| failed(format!("no thread to compile on: {error}")))?;
-        let parser = worker.join().unwrap_or_else(|_| Err(failed("the compiler panicked".to_owned())))?;
-        let start = llguidance::Matcher::new(Ok(parser));
-        match start.get_error() {
-            Some(reason) => Err(failed(first_line(&reason))),
-            None => {
-                let (start, source) = (Arc::new(start), Arc::new(source));
-                Ok(Grammar { compiler: self.clone(), start, source })
-            }
-        }
+        let start = worker.join().unwrap_or_else(|_| Err(failed("the compiler panicked".to_owned())))?;
+        Ok(Grammar { compiler: self.clone(), start: Arc::new(start), source })
+    }
+}
+
+/// Let the library compile a grammar.
+///
+/// # Errors
+/// [`GrammarError::Syntax`] for a Lark grammar, [`GrammarError::Compile`].
+pub(super) fn parsed(
+    factory: &ParserFactory,
+    language: Language,
+    grammar: TopLevelGrammar,
+) -> Result<llguidance::Matcher, GrammarError> {
+    let (init, caps) = (GrammarInit::Serialized(grammar), InferenceCapabilities::default());
+    let failed = |reason: &str| GrammarError::Compile { language, reason: first_line(reason) };
+    let parser = factory.create_parser_from_init_ext(init, Logger::new(0, 0), caps, limits());
+    let parser = parser.map_err(|error| match (language, format!("{error:#}")) {
+        (Language::Lark, reason) => lark::error(&reason),
+        (_, reason) => failed(&reason),
+    })?;
+    let start = llguidance::Matcher::new(Ok(parser));
+    match start.get_error() {
+        Some(reason) => Err(failed(&reason)),
+        None => Ok(start),
+    }
+}
+
+/// Return an error if `cancel` was made.
+pub(super) fn check_cancel(cancel: &Cancel) -> Result<(), GrammarError> {
+    if cancel.is_cancelled() { Err(GrammarError::Cancelled) } else { Ok(()) }
+}
+
+impl Source {
+    fn new(language: Language, grammar: TopLevelGrammar) -> Self {
+        Self { language, grammar, probes: Vec::new(), relaxed: Vec::new() }
     }
 }
 
@@ -280,13 +348,19 @@ impl Grammar {
         let mut inner = self.source.grammar.grammars.clone();
         inner.iter_mut().take(1).for_each(|body| body.name = Some("body".to_owned()));
         grammar.grammars.append(&mut inner);
-        let limits = self.source.limits.clone();
-        self.compiler.compile(Source { language: Language::Lark, grammar, limits })
+        let relaxed = self.source.relaxed.clone();
+        self.compiler.compile(Source { relaxed, ..Source::new(Language::Lark, grammar) })
     }
 
     /// Return true if the grammar is a JSON schema.
     pub fn is_json_schema(&self) -> bool {
         self.source.language == Language::JsonSchema
+    }
+
+    /// Return the parts of the JSON schema that were left out, so that outputs may break them. A
+    /// schema without any is followed to the letter.
+    pub fn relaxed(&self) -> &[Relaxation] {
+        &self.source.relaxed
     }
 
     /// Make a matcher at the beginning of a text.
@@ -313,7 +387,7 @@ impl Grammar {
 
     /// Append tokens whose bytes are `bytes` to `out`. Return false if the vocabulary has none.
     pub(super) fn spell(&self, bytes: &[u8], out: &mut Vec<Token>) -> bool {
-        let trie = self.compiler.0.factory.tok_env().tok_trie();
+        let trie = self.compiler.inner.factory.tok_env().tok_trie();
         let tokens = trie.greedy_tokenize(bytes);
         out.extend(tokens.iter().copied().map(Token));
         tokens.iter().map(|&token| trie.token(token).len()).sum::<usize>() == bytes.len()
@@ -322,7 +396,7 @@ impl Grammar {
 
 impl core::fmt::Debug for Compiler {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Compiler").field("n_vocab", &self.0.vocab.n_vocab()).finish_non_exhaustive()
+        f.debug_struct("Compiler").field("n_vocab", &self.inner.vocab.n_vocab()).finish_non_exhaustive()
     }
 }
 
@@ -354,25 +428,30 @@ fn words(vocab: &Vocab) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Return limits that a hostile grammar reaches within a fraction of a second.
+/// Return limits that a hostile grammar reaches within a fraction of a second. Items cost little:
+/// an object has some for each of its optional properties at one place, and a GBNF grammar some for
+/// each character of each token.
 fn limits() -> ParserLimits {
     ParserLimits {
         max_grammar_size: 100_000,
         max_lexer_states: 50_000,
+        max_items_in_row: 50_000,
+        step_max_items: 4_000_000,
         verbose_errors: false,
         ..ParserLimits::default()
     }
 }
 
-/// Check the references of all schemas in a grammar.
+/// Check the references and the steps of all schemas in a grammar.
 ///
 /// # Errors
 /// [`GrammarError::TooLarge`].
-fn check_references(grammar: &TopLevelGrammar) -> Result<(), GrammarError> {
+fn check_schemas(grammar: &TopLevelGrammar) -> Result<(), GrammarError> {
+    let check = |schema: &Value| references::check(schema).and_then(|()| steps::check(schema));
     for part in &grammar.grammars {
-        part.json_schema.iter().try_for_each(references::check)?;
+        part.json_schema.iter().try_for_each(check)?;
         if let Some(text) = &part.lark_grammar {
-            lark::schemas(text)?.iter().try_for_each(references::check)?;
+            lark::schemas(text)?.iter().try_for_each(check)?;
         }
     }
     Ok(())

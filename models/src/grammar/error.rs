@@ -122,6 +122,9 @@ pub enum GrammarError {
         /// The reason.
         reason: String,
     },
+    /// The [`Cancel`](crate::Cancel) of the compiler was made before the grammar was compiled.
+    #[error("compiling the grammar was cancelled")]
+    Cancelled,
     /// The vocabulary cannot be indexed.
     #[error("the vocabulary cannot be used with grammars: {reason}")]
     Vocabulary {

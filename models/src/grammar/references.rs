@@ -64,7 +64,7 @@ pub(super) fn check(schema: &Value) -> Result<(), GrammarError> {
 }
 
 /// Return the value that a reference leads to, as the library finds it.
-fn target<'s>(root: &'s Value, reference: &str) -> Option<&'s Value> {
+pub(super) fn target<'s>(root: &'s Value, reference: &str) -> Option<&'s Value> {
     match reference.strip_prefix("#/") {
         Some("") => Some(root),
         None => (reference == "#").then_some(root),

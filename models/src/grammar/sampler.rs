@@ -221,6 +221,10 @@ impl Sampler for GrammarSampler {
         self.is_prepared || self.n_skipped < self.n_prompt
     }
 
+    fn failure(&self) -> Option<String> {
+        self.state.error().map(|error| alloc::format!("{error}"))
+    }
+
     fn accept(&mut self, token: Token) {
         self.is_prepared = false;
         if self.n_skipped < self.n_prompt {

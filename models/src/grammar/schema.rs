@@ -7,7 +7,7 @@
 //! - `plain.rs` expresses keywords by others (`names.rs` those about the names of properties), and
 //!   drops those that cannot be expressed (`lost.rs` says why); `shapes.rs` knows the kinds of
 //!   their values, `numbers.rs` and `patterns.rs` what the library can take of bounds and regular
-//!   expressions.
+//!   expressions, which `ecma.rs` writes in its dialect.
 //! - `parts.rs` finds the schemas that describe the same value (`allOf`, `anyOf`, `$ref`), and the
 //!   names of properties in them.
 //! - `plan.rs` chooses the part that closes the object, over the names that all parts have.
@@ -17,6 +17,7 @@
 //! becomes what it leads to, since the library could not join the two where they are inside of each
 //! other, and only the object as a whole is closed.
 
+mod ecma;
 #[cfg(test)]
 mod hostile;
 mod keywords;
@@ -30,18 +31,23 @@ mod patterns;
 mod plain;
 mod plan;
 mod refs;
+mod relaxation;
 mod shapes;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod types;
 mod write;
 
 use alloc::{borrow::ToOwned, vec::Vec};
 
 use serde_json::{Map, Value, json};
 
+pub use self::relaxation::Relaxation;
 use self::write::Writer;
 use super::error::GrammarError;
 use super::limits::check_schema;
+use crate::Cancel;
 
 /// The depth to which schemas may be nested.
 const MAX_DEPTH: usize = 64;
@@ -51,12 +57,12 @@ const MAX_VALUES: usize = 100_000;
 /// write nothing else any more where they may write more.
 const SPACE: &str = r"\x20|\x20?(\x0D?\x0A){1,2}[\x20\x09]{0,20}";
 
-/// Return `schema` as the library needs it.
+/// Return `schema` as the library needs it, and what was left out of it.
 ///
 /// # Errors
-/// [`GrammarError::Schema`] and [`GrammarError::TooLarge`].
-pub(super) fn adapted(schema: &Value) -> Result<Value, GrammarError> {
-    let mut adapted = explicit_schema(schema)?;
+/// [`GrammarError::Schema`], [`GrammarError::TooLarge`] and [`GrammarError::Cancelled`].
+pub(super) fn adapted(schema: &Value, cancel: &Cancel) -> Result<(Value, Vec<Relaxation>), GrammarError> {
+    let (mut adapted, relaxed) = written(schema, true, cancel)?;
     if let Value::Object(map) = &mut adapted {
         let options = json!({
             "whitespace_pattern": SPACE,
@@ -66,7 +72,15 @@ pub(super) fn adapted(schema: &Value) -> Result<Value, GrammarError> {
         });
         map.insert("x-guidance".to_owned(), options);
     }
-    Ok(adapted)
+    Ok((adapted, relaxed))
+}
+
+/// Write a schema anew, and list what was left out of it. With `refuses`, keywords that are not
+/// supported are errors.
+fn written(schema: &Value, refuses: bool, cancel: &Cancel) -> Result<(Value, Vec<Relaxation>), GrammarError> {
+    check_schema(schema)?;
+    check_size(schema)?;
+    Writer::new(schema, refuses, cancel).write()
 }
 
 /// Write out what llama.cpp takes for granted in a schema: types that follow from other keywords,
@@ -80,9 +94,7 @@ pub(super) fn adapted(schema: &Value) -> Result<Value, GrammarError> {
 /// [`GrammarError::Schema`] for what is no schema and for keywords that are not supported,
 /// [`GrammarError::TooLarge`].
 pub fn explicit_schema(schema: &Value) -> Result<Value, GrammarError> {
-    check_schema(schema)?;
-    check_size(schema)?;
-    Writer::new(schema, true).write()
+    Ok(written(schema, true, &Cancel::new())?.0)
 }
 
 /// Write out what llama.cpp takes for granted in a schema, as [`explicit_schema`] does, without the
@@ -102,9 +114,31 @@ pub fn explicit_schema(schema: &Value) -> Result<Value, GrammarError> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn relaxed_schema(schema: &Value) -> Result<Value, GrammarError> {
-    check_schema(schema)?;
-    check_size(schema)?;
-    Writer::new(schema, false).write()
+    Ok(relaxed_schema_with(schema, &Cancel::new())?.0)
+}
+
+/// Write out a schema as [`relaxed_schema`] does, and list what was left out. `cancel` ends the
+/// work.
+///
+/// # Errors
+/// Those of [`relaxed_schema`], and [`GrammarError::Cancelled`].
+///
+/// # Example
+/// ```
+/// use backstitch_models::Cancel;
+/// use backstitch_models::grammar::relaxed_schema_with;
+/// use serde_json::json;
+///
+/// let schema = json!({"properties": {"a": {"type": "string", "not": {"const": "no"}}}});
+/// let (_, relaxed) = relaxed_schema_with(&schema, &Cancel::new())?;
+/// assert_eq!(relaxed[0].to_string(), "#/properties/a/not");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn relaxed_schema_with(
+    schema: &Value,
+    cancel: &Cancel,
+) -> Result<(Value, Vec<Relaxation>), GrammarError> {
+    written(schema, false, cancel)
 }
 
 /// Return the value that a reference such as `#/$defs/size` leads to in the schema `root`, as

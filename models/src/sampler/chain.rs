@@ -5,7 +5,7 @@ mod builder;
 use super::mt19937::Mt19937;
 use super::{Candidates, History, Rng, Sampler, SamplerState, Settings, State};
 use crate::error::Error;
-use alloc::{boxed::Box, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 use backstitch_kv::Token;
 pub use builder::Builder;
 
@@ -168,6 +168,12 @@ impl Chain {
     /// Return true if [`Chain::prepare`] has nothing to do.
     pub fn is_prepared(&self) -> bool {
         self.steps.iter().all(|step| step.is_prepared())
+    }
+
+    /// Return the reason for which the last draw had no token, if a sampler knows one: that of a
+    /// grammar which became too complex, for example.
+    pub fn failure(&self) -> Option<String> {
+        self.steps.iter().find_map(|step| step.failure())
     }
 
     /// Clear the history and the samplers, and start the random numbers from the seed again.

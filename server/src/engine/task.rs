@@ -253,7 +253,7 @@ impl Task {
     /// does.
     ///
     /// # Errors
-    /// [`Error::NoToken`] if the samplers ban every token.
+    /// [`Error::NoToken`] if the samplers ban every token, [`Error::Grammar`] if the grammar does.
     pub fn draw(&mut self, logits: &[f32], vocab: &Vocab, n_ctx: usize) -> Result<Option<Finish>, Error> {
         let now = Instant::now();
         let is_first = self.first.is_none();
@@ -264,7 +264,9 @@ impl Task {
         if self.n_left == 0 {
             return Ok(Some(Finish::Limit));
         }
-        let token = self.request.chain.sample(logits).ok_or(Error::NoToken)?;
+        let token = self.request.chain.sample(logits);
+        let token =
+            token.ok_or_else(|| self.request.chain.failure().map_or(Error::NoToken, Error::Grammar))?;
         self.timings.n_generated += 1;
         self.timings.generation = self.first.map_or(Duration::ZERO, |first| first.elapsed());
         let mut chunk = Chunk { tokens: vec![token], ..Chunk::default() };

@@ -234,9 +234,11 @@ impl IntoResponse for ApiError {
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         let kind = match &error {
-            Error::EmptyPrompt | Error::Slot { .. } | Error::NoToken | Error::NoFile { .. } => {
-                ErrorKind::Invalid
-            }
+            Error::EmptyPrompt
+            | Error::Slot { .. }
+            | Error::NoToken
+            | Error::Grammar(_)
+            | Error::NoFile { .. } => ErrorKind::Invalid,
             Error::PromptTooLong { n_prompt_tokens, n_ctx } => {
                 return Self::too_long(*n_prompt_tokens, *n_ctx);
             }

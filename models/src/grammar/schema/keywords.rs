@@ -54,13 +54,23 @@ const IN_PLACE: [&str; 7] =
 /// Keywords that say which values are meant without a `type`.
 const DECIDED: [&str; 7] = ["type", "$ref", "anyOf", "oneOf", "allOf", "const", "enum"];
 
+/// The formats that the library follows. Others mean nothing.
+const FORMATS: [&str; 10] =
+    ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"];
+/// The drafts in which a reference hides the keywords beside it.
+const OLD_DRAFTS: [&str; 4] = ["draft-03", "draft-04", "draft-06", "draft-07"];
+
 /// The keywords of one schema that say something about values, in its order.
 pub(super) struct Keywords<'m>(Vec<(&'m str, Cow<'m, Value>)>);
 
 impl<'m> Keywords<'m> {
-    /// Return the keywords of `map`.
-    pub(super) fn of(map: &'m Map<String, Value>) -> Self {
-        let known = map.iter().filter(|(key, _)| KNOWN.contains(&key.as_str()));
+    /// Return the keywords of `map`, a schema in the schema `root`.
+    pub(super) fn of(map: &'m Map<String, Value>, root: &Value) -> Self {
+        let hides = map.get("$ref").is_some_and(Value::is_string) && is_old(root);
+        let known = map.iter().filter(|(key, _)| match hides {
+            true => *key == "$ref",
+            false => KNOWN.contains(&key.as_str()),
+        });
         Self(known.map(|(key, value)| (key.as_str(), Cow::Borrowed(value))).collect())
     }
 
@@ -99,6 +109,12 @@ impl<'m> Keywords<'m> {
         self.0.iter().any(|(key, _)| is_in_place(key))
     }
 
+    /// Return the keywords that are no parts.
+    pub(super) fn without_parts(&self) -> Keywords<'_> {
+        let own = self.0.iter().filter(|(key, _)| !is_in_place(key));
+        Keywords(own.map(|(key, value)| (*key, Cow::Borrowed(value.as_ref()))).collect())
+    }
+
     /// Return the type of the values that are meant, where it follows from other keywords than
     /// `type`.
     pub(super) fn inferred_type(&self) -> Option<&'static str> {
@@ -109,9 +125,14 @@ impl<'m> Keywords<'m> {
         match () {
             () if self.has("properties") || self.has("patternProperties") || !is_open => Some("object"),
             () if self.has("items") || self.has("prefixItems") => Some("array"),
-            () if self.has("pattern") || self.has("format") => Some("string"),
+            () if self.has("pattern") || self.has_format() => Some("string"),
             () => None,
         }
+    }
+
+    /// Return true for a format that means something.
+    fn has_format(&self) -> bool {
+        self.get("format").and_then(Value::as_str).is_some_and(is_format)
     }
 
     /// Return true if the values may have a type by what `type` says.
@@ -122,6 +143,17 @@ impl<'m> Keywords<'m> {
             Some(other) => other == kind,
         }
     }
+}
+
+/// Return true for a schema of a draft in which a reference hides the keywords beside it.
+fn is_old(root: &Value) -> bool {
+    let draft = root.get("$schema").and_then(Value::as_str);
+    draft.is_some_and(|draft| OLD_DRAFTS.iter().any(|old| draft.contains(old)))
+}
+
+/// Return true for the name of a format that is followed.
+pub(super) fn is_format(name: &str) -> bool {
+    FORMATS.contains(&name)
 }
 
 /// Return the cost of reading the keywords of `map`, in values.

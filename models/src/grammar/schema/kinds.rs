@@ -5,6 +5,7 @@ use core::ops::{BitAnd, BitOr};
 use serde_json::Value;
 
 use super::keywords::{self, Keywords};
+use super::parts::Part;
 use super::{MAX_DEPTH, refs};
 
 /// The schemas that are still looked at for the types of their values.
@@ -72,48 +73,124 @@ impl Kinds {
 
     /// Return the types of the values that match `schema`, and maybe others.
     pub(super) fn of(schema: &Value, root: &Value, looks: &mut Looks) -> Self {
-        match schema {
-            Value::Bool(false) => Self::NONE,
-            Value::Object(map) if looks.n_left > 0 && looks.depth < MAX_DEPTH => {
-                looks.n_left = looks.n_left.saturating_sub(1 + keywords::weight(map));
-                looks.depth += 1;
-                let found = Self::of_keywords(&Keywords::of(map), root, looks);
-                looks.depth -= 1;
-                found
-            }
-            _ => Self::ALL,
-        }
-    }
-
-    /// Return the types of the values that match the schema with these keywords, and maybe others.
-    pub(super) fn of_keywords(keywords: &Keywords<'_>, root: &Value, looks: &mut Looks) -> Self {
-        let mut found = keywords.inferred_type().map_or(Self::ALL, Self::named);
-        for (keyword, value) in keywords.iter() {
-            found = found
-                & match (keyword, value) {
-                    ("type", Value::String(name)) => Self::named(name),
-                    ("type", Value::Array(names)) => {
-                        Self::any(names.iter().filter_map(Value::as_str).map(Self::named))
-                    }
-                    ("const", value) => Self::of_value(value),
-                    ("enum", Value::Array(values)) => Self::any(values.iter().map(Self::of_value)),
-                    ("anyOf" | "oneOf", Value::Array(schemas)) => {
-                        Self::any(schemas.iter().map(|schema| Self::of(schema, root, looks)))
-                    }
-                    ("allOf", Value::Array(schemas)) => {
-                        let kinds = schemas.iter().map(|schema| Self::of(schema, root, looks));
-                        kinds.fold(Self::ALL, BitAnd::bitand)
-                    }
-                    ("$ref", Value::String(reference)) => refs::target(root, reference)
-                        .map_or(Self::ALL, |(_, schema)| Self::of(schema, root, looks)),
-                    _ => Self::ALL,
-                };
-        }
-        found
+        Told::by(schema, root, looks).kinds()
     }
 
     fn any(kinds: impl Iterator<Item = Self>) -> Self {
         kinds.fold(Self::NONE, BitOr::bitor)
+    }
+}
+
+/// The types that schemas of one value tell.
+#[derive(Clone, Copy)]
+pub(super) struct Told {
+    /// By keywords that are about types, all if there are none.
+    stated: Kinds,
+    /// By other keywords, which say nothing about values of other types but are meant for one. They
+    /// count only where nothing is stated and all agree.
+    meant: Kinds,
+}
+
+impl Told {
+    /// Nothing is told.
+    pub(super) const NOTHING: Self = Self { stated: Kinds::ALL, meant: Kinds::ALL };
+
+    /// Return the types that the values have.
+    pub(super) fn kinds(self) -> Kinds {
+        match self {
+            Self { stated, .. } if stated != Kinds::ALL => stated,
+            Self { meant: Kinds::NONE, .. } => Kinds::ALL,
+            Self { meant, .. } => meant,
+        }
+    }
+
+    /// Return true if a schema beside those that tell this may be meant for values of type `name`,
+    /// although it does not state that.
+    pub(super) fn leaves(self, name: &str) -> bool {
+        let is_agreed = self.meant != Kinds::NONE && self.meant.are_among(Kinds::named(name));
+        self.stated == Kinds::ALL && (self.meant == Kinds::ALL || is_agreed)
+    }
+
+    /// Return what is told together with others about the same value.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { stated: self.stated & other.stated, meant: self.meant & other.meant }
+    }
+
+    /// Return what others than the part `i` tell: `told` begins with the keywords beside the parts.
+    pub(super) fn beside(told: &[Self], i: usize) -> Self {
+        let others = told.iter().enumerate().filter(|(j, _)| *j != i + 1);
+        others.fold(Self::NOTHING, |all, (_, told)| all.and(*told))
+    }
+
+    /// Return what is told by a choice.
+    fn any(all: impl Iterator<Item = Self>) -> Self {
+        let none = Self { stated: Kinds::NONE, meant: Kinds::NONE };
+        all.fold(none, |all, told| Self { stated: all.stated | told.stated, meant: all.meant | told.kinds() })
+    }
+
+    /// Return what `schema` tells.
+    pub(super) fn by(schema: &Value, root: &Value, looks: &mut Looks) -> Self {
+        match schema {
+            Value::Bool(false) => Self { stated: Kinds::NONE, ..Self::NOTHING },
+            Value::Object(map) if looks.n_left > 0 && looks.depth < MAX_DEPTH => {
+                looks.n_left = looks.n_left.saturating_sub(1 + keywords::weight(map));
+                looks.depth += 1;
+                let found = Self::by_keywords(&Keywords::of(map, root), root, looks);
+                looks.depth -= 1;
+                found
+            }
+            _ => Self::NOTHING,
+        }
+    }
+
+    /// Return what the schema with these keywords tells.
+    pub(super) fn by_keywords(keywords: &Keywords<'_>, root: &Value, looks: &mut Looks) -> Self {
+        let meant = keywords.inferred_type().map_or(Kinds::ALL, Kinds::named);
+        let mut told = Self { meant, ..Self::NOTHING };
+        for (keyword, value) in keywords.iter() {
+            told = told.and(Self::by_keyword(keyword, value, root, looks));
+        }
+        told
+    }
+
+    fn by_keyword(keyword: &str, value: &Value, root: &Value, looks: &mut Looks) -> Self {
+        let stated = |stated| Self { stated, ..Self::NOTHING };
+        match (keyword, value) {
+            ("type", Value::String(name)) => stated(Kinds::named(name)),
+            ("type", Value::Array(names)) => {
+                stated(Kinds::any(names.iter().filter_map(Value::as_str).map(Kinds::named)))
+            }
+            ("const", value) => stated(Kinds::of_value(value)),
+            ("enum", Value::Array(values)) => stated(Kinds::any(values.iter().map(Kinds::of_value))),
+            ("anyOf" | "oneOf", Value::Array(schemas)) => {
+                Self::any(schemas.iter().map(|schema| Self::by(schema, root, looks)))
+            }
+            ("allOf", Value::Array(schemas)) => {
+                let told = schemas.iter().map(|schema| Self::by(schema, root, looks));
+                told.fold(Self::NOTHING, Self::and)
+            }
+            ("$ref", Value::String(reference)) => match refs::target(root, reference) {
+                Some((_, schema)) => Self::by(schema, root, looks),
+                None => Self::NOTHING,
+            },
+            _ => Self::NOTHING,
+        }
+    }
+
+    /// Return what a part of a value tells.
+    pub(super) fn by_part(part: &Part<'_>, root: &Value, looks: &mut Looks) -> Self {
+        match part {
+            Part::Reference(reference) => {
+                let target = refs::target(root, reference);
+                target.map_or(Self::NOTHING, |(_, schema)| Self::by(schema, root, looks))
+            }
+            Part::All(_, schema) => Self::by(schema, root, looks),
+            Part::Options(_, schemas) => {
+                Self::any(schemas.iter().map(|schema| Self::by(schema, root, looks)))
+            }
+            // It is about some objects, whatever it needs.
+            Part::Dependent { .. } => Self::NOTHING,
+        }
     }
 }
 

@@ -18,6 +18,8 @@ enum Why {
     Circular,
     /// A regular expression is none.
     Broken,
+    /// There are more than so many.
+    TooMany(usize),
     /// The value is not of the kind that belongs there.
     Shape(&'static str),
 }
@@ -29,6 +31,10 @@ impl Lost {
 
     pub(super) fn shape(keyword: &'static str, wanted: &'static str) -> Self {
         Self { keyword, why: Why::Shape(wanted) }
+    }
+
+    pub(super) fn too_many(keyword: &'static str, limit: usize) -> Self {
+        Self { keyword, why: Why::TooMany(limit) }
     }
 
     pub(super) fn broken(keyword: &'static str) -> Self {
@@ -56,7 +62,10 @@ impl Lost {
                 "the reference leads to a schema that it is a part of; refer to it from a property or item"
                     .to_owned()
             }
-            Why::Broken => "not a regular expression, or one with a mistake; correct it".to_owned(),
+            Why::TooMany(limit) => {
+                format!("`{}` has more than {limit} different schemas; use fewer", self.keyword)
+            }
+            Why::Broken => "not a regular expression of ECMA-262 (JavaScript); correct it".to_owned(),
             Why::Shape(wanted) => format!("`{}` has to be {wanted}", self.keyword),
         }
     }

@@ -2,6 +2,8 @@
 
 use alloc::{borrow::ToOwned, collections::BTreeSet, format, string::String, vec::Vec};
 
+use llguidance::regex_to_lark;
+use regex_automata::meta::Regex;
 use serde_json::{Map, Value};
 
 use super::keywords::{self, Keywords};
@@ -76,7 +78,7 @@ fn names(schema: &Value, root: &Value, patterns: &mut Patterns) -> Option<Names>
     if is_nothing(schema) {
         return Some(Names::Listed(Vec::new()));
     }
-    let mut keywords = Keywords::of(schema.as_object()?);
+    let mut keywords = Keywords::of(schema.as_object()?, root);
     if !keywords.may_be("string") {
         return None;
     }
@@ -97,7 +99,7 @@ fn names(schema: &Value, root: &Value, patterns: &mut Patterns) -> Option<Names>
         () if is_only(&["pattern"]) => {
             let pattern = keywords.get("pattern")?.as_str()?;
             match patterns.usable(pattern) {
-                Use::Followed => Some(Names::Matching(pattern.to_owned())),
+                Use::Followed(written) => Some(Names::Matching(written.as_ref().to_owned())),
                 Use::Ignored => Some(Names::Any),
                 Use::Broken => None,
             }
@@ -133,14 +135,34 @@ fn list(keywords: &mut Keywords<'_>, names: &[String]) -> bool {
     true
 }
 
-/// Allow only properties with a name that matches `pattern`. Return false if that cannot be done.
+/// Allow only properties with a name that matches `pattern`. Return false if that cannot be done:
+/// the names that match two patterns are no pattern.
 fn hold(keywords: &mut Keywords<'_>, pattern: String) -> bool {
-    if keywords.has("properties") || keywords.has("patternProperties") {
-        return false;
-    }
     let others = keywords.get("additionalProperties").cloned().unwrap_or(Value::Bool(true));
+    let others = match keywords.get("patternProperties").and_then(Value::as_object) {
+        None => others,
+        Some(patterns) => {
+            let mut all = patterns.iter();
+            match (all.next(), all.next()) {
+                (None, _) => others,
+                (Some((other, schema)), None) if *other == pattern || is_any_name(other) => schema.clone(),
+                _ => return false,
+            }
+        }
+    };
+    if let Some(properties) = keywords.get("properties").and_then(Value::as_object) {
+        let Ok(regex) = Regex::new(&regex_to_lark(&pattern, "dw")) else { return false };
+        let held = properties.iter().filter(|(name, _)| regex.is_match(name.as_str()));
+        let held: Map<String, Value> = held.map(|(name, schema)| (name.clone(), schema.clone())).collect();
+        keywords.set("properties", held);
+    }
     keywords.set("patternProperties", Map::from_iter([(pattern, others)]));
     keywords.set("additionalProperties", false);
     keywords.set("propertyNames", true);
     true
+}
+
+/// Return true for patterns that all names match.
+fn is_any_name(pattern: &str) -> bool {
+    ["", ".*", "^.*$", "^.*", ".*$", "^", "$", "^(.*)$", "(.*)", "^(?:.*)$"].contains(&pattern)
 }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use serde_json::{Number, Value};
 
 use super::keywords::Keywords;
+use crate::grammar::steps;
 
 /// The first integer with more digits than llama.cpp accepts.
 const INTEGER_END: i64 = 10_000_000_000_000_000;
@@ -12,6 +13,13 @@ const INTEGER_END: i64 = 10_000_000_000_000_000;
 const INTEGER_MAX: i64 = i64::MAX - 1023;
 /// The first number with as many digits as [`INTEGER_MAX`].
 const LAST_DIGIT: f64 = 1e18;
+
+/// The end of the integers that `f64` has all of.
+const EXACT_END: f64 = 9_007_199_254_740_992.0;
+/// The multiples of one step that are listed instead of it.
+const MAX_LISTED: f64 = 1000.0;
+/// The types whose values are not numbers.
+const OTHER_TYPES: [&str; 5] = ["string", "boolean", "null", "array", "object"];
 
 /// The keywords of one side: the inclusive and the exclusive bound, and the sign of the numbers
 /// there.
@@ -43,7 +51,8 @@ pub(super) fn bound(keywords: &mut Keywords<'_>, adds_ends: bool) -> Result<(), 
         }
     }
     hold_far(keywords);
-    let steps = keywords.get("multipleOf").is_some_and(|step| !is_step(step)).then_some("multipleOf");
+    let is_large = keywords.get("multipleOf").is_some_and(|step| !steps::is_small(step));
+    let steps = (is_large && !list_multiples(keywords)).then_some("multipleOf");
     let values = ["const", "enum"];
     let values = values.into_iter().filter(|keyword| keywords.get(keyword).is_some_and(|it| !is_exact(it)));
     for keyword in values.chain(steps).collect::<Vec<_>>() {
@@ -129,12 +138,39 @@ fn add_ends(keywords: &mut Keywords<'_>) {
     }
 }
 
-/// Return true for a step that the library can take: its digits have to fit into 32 bits once they
-/// stand before the point, where rounding can add others.
-fn is_step(step: &Value) -> bool {
-    let Some(mut step) = step.as_f64().map(f64::abs) else { return false };
-    while step.fract() != 0.0 && step <= f64::from(u32::MAX) {
-        step *= 10.0;
+/// Replace a step with a large automaton by the list of its multiples, if they are few. Return
+/// false if they are not.
+fn list_multiples(keywords: &mut Keywords<'_>) -> bool {
+    let Some(step) = keywords.get("multipleOf").and_then(Value::as_f64) else { return true };
+    let bound = |keyword| keywords.get(keyword).and_then(Value::as_f64);
+    let first = larger(
+        bound("minimum").map(|min| (min / step).ceil()),
+        bound("exclusiveMinimum").map(|min| (min / step).floor() + 1.0),
+    );
+    let last = larger(
+        bound("maximum").map(|max| -(max / step).floor()),
+        bound("exclusiveMaximum").map(|max| 1.0 - (max / step).ceil()),
+    );
+    let is_plain = step.fract() == 0.0 && !keywords.has("const") && !keywords.has("enum");
+    let is_number = keywords.has("type") && !OTHER_TYPES.iter().any(|kind| keywords.may_be(kind));
+    let (Some(first), Some(last)) = (first, last.map(|last| -last)) else { return false };
+    let is_exact = (first * step).abs().max((last * step).abs()) < EXACT_END;
+    if !is_plain || !is_number || !is_exact || last - first >= MAX_LISTED {
+        return false;
     }
-    step <= f64::from(u32::MAX)
+    let n = (last - first + 1.0).max(0.0) as usize;
+    let multiples: Vec<Value> = (0..n).map(|i| (((first + i as f64) * step) as i64).into()).collect();
+    for keyword in ["multipleOf", "type", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"] {
+        keywords.remove(keyword);
+    }
+    keywords.set("enum", multiples);
+    true
+}
+
+/// Return the larger of two bounds, either of which may be missing.
+fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.max(b)),
+        (a, b) => a.or(b),
+    }
 }

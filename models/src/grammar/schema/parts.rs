@@ -23,6 +23,17 @@ pub(super) enum Part<'k> {
     Dependent { keyword: &'k str, name: &'k str, needs: &'k Value },
 }
 
+impl<'k> Part<'k> {
+    /// Return the keyword that has the part.
+    pub(super) fn keyword(&self) -> &'k str {
+        match self {
+            Self::Reference(_) => "$ref",
+            Self::All(..) => "allOf",
+            Self::Options(keyword, _) | Self::Dependent { keyword, .. } => keyword,
+        }
+    }
+}
+
 /// Return the schemas that describe the same value as `keywords`, in their order.
 pub(super) fn parts<'k>(keywords: &'k Keywords<'_>) -> Vec<Part<'k>> {
     let mut parts = Vec::new();

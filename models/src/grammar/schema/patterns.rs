@@ -1,15 +1,15 @@
 //! Regular expressions in schemas.
 
-use alloc::{borrow::ToOwned, string::String};
+use alloc::{borrow::ToOwned, rc::Rc, string::String};
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 
 use llguidance::api::ParserLimits;
 use llguidance::derivre::RegexBuilder;
 use llguidance::{GrammarBuilder, JsonCompileOptions, panic_utils, regex_to_lark};
-use regex_syntax::ast::{Error, ErrorKind};
 use serde_json::{Value, json};
 
+use super::ecma::{self, Fault};
 use super::keywords::Keywords;
 use super::lost::Lost;
 
@@ -17,10 +17,10 @@ use super::lost::Lost;
 const COST: usize = 64;
 
 /// The use that can be made of a regular expression.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) enum Use {
-    /// The library can follow it.
-    Followed,
+    /// The library can follow it, in this form.
+    Followed(Rc<str>),
     /// It may mean something, but not to the library: look-around, word boundaries, references.
     Ignored,
     /// It is no regular expression in any dialect.
@@ -53,15 +53,15 @@ impl Patterns {
     pub(super) fn usable(&mut self, pattern: &str) -> Use {
         let n_chunks = 1 + pattern.len() / 64;
         self.cost = self.cost.saturating_add(n_chunks);
-        if let Some(&known) = self.uses.get(pattern) {
-            return known;
+        if let Some(known) = self.uses.get(pattern) {
+            return known.clone();
         }
         self.cost = self.cost.saturating_add(COST * n_chunks);
         if self.cost > self.limit {
             return Use::Ignored;
         }
         let found = usable(pattern);
-        self.uses.insert(pattern.to_owned(), found);
+        self.uses.insert(pattern.to_owned(), found.clone());
         found
     }
 
@@ -80,34 +80,46 @@ impl Patterns {
         found
     }
 
-    /// Remove a pattern that the library cannot follow, or a format that excludes all that match.
+    /// Write a pattern in the form that the library can follow, or remove it, or a format that
+    /// excludes all texts that match it. Return the keyword that was removed.
     ///
     /// # Errors
     /// Return the keyword if nobody could follow the pattern.
-    pub(super) fn check(&mut self, keywords: &mut Keywords<'_>) -> Result<(), Lost> {
-        let Some(pattern) = keywords.get("pattern").and_then(Value::as_str) else { return Ok(()) };
-        let format = keywords.get("format").and_then(Value::as_str);
-        let usable = self.usable(pattern);
-        match (usable, format) {
-            // llama.cpp follows only the pattern.
-            (Use::Followed, Some(format)) if !self.fits(pattern, format) => _ = keywords.remove("format"),
-            (Use::Followed, _) => {}
-            (Use::Ignored | Use::Broken, _) => _ = keywords.remove("pattern"),
+    pub(super) fn check(&mut self, keywords: &mut Keywords<'_>) -> Result<Option<&'static str>, Lost> {
+        let Some(pattern) = keywords.get("pattern").and_then(Value::as_str) else { return Ok(None) };
+        match self.usable(pattern) {
+            Use::Followed(written) => {
+                let format = keywords.get("format").and_then(Value::as_str);
+                // llama.cpp follows only the pattern.
+                let is_alone = format.is_some_and(|format| !self.fits(&written, format));
+                keywords.set("pattern", written.as_ref());
+                let removed = is_alone.then(|| keywords.remove("format")).flatten();
+                Ok(removed.map(|_| "format"))
+            }
+            Use::Ignored => {
+                keywords.remove("pattern");
+                Ok(Some("pattern"))
+            }
+            Use::Broken => {
+                keywords.remove("pattern");
+                Err(Lost::broken("pattern"))
+            }
         }
-        if usable == Use::Broken { Err(Lost::broken("pattern")) } else { Ok(()) }
     }
 }
 
 fn usable(pattern: &str) -> Use {
+    let text = match ecma::translated(pattern) {
+        Ok(text) => text,
+        Err(Fault::Unfollowed) => return Use::Ignored,
+        Err(Fault::Mistake) => return Use::Broken,
+    };
     // As the library reads it.
-    let text = regex_to_lark(pattern, "dw");
-    let parse = || RegexBuilder::new().mk_regex_for_serach(&text);
-    if panic_utils::catch_unwind(AssertUnwindSafe(parse)).is_ok() {
-        return Use::Followed;
-    }
-    match regex_syntax::Parser::new().parse(pattern) {
-        Err(regex_syntax::Error::Parse(error)) if is_mistake(&error) => Use::Broken,
-        _ => Use::Ignored,
+    let read = regex_to_lark(&text, "dw");
+    let parse = || RegexBuilder::new().mk_regex_for_serach(&read);
+    match panic_utils::catch_unwind(AssertUnwindSafe(parse)) {
+        Ok(_) => Use::Followed(text.into()),
+        Err(_) => Use::Ignored,
     }
 }
 
@@ -116,21 +128,4 @@ fn fits(pattern: &str, format: &str) -> bool {
     let options = JsonCompileOptions { lenient: true, ..JsonCompileOptions::default() };
     let builder = GrammarBuilder::new(None, ParserLimits::default());
     panic_utils::catch_unwind(AssertUnwindSafe(|| options.json_to_llg(builder, schema))).is_ok()
-}
-
-fn is_mistake(error: &Error) -> bool {
-    match error.kind() {
-        // Python and JavaScript take a brace with nothing before it by the letter.
-        ErrorKind::RepetitionMissing => {
-            !error.pattern().get(error.span().start.offset..).is_some_and(|rest| rest.starts_with('{'))
-        }
-        kind => matches!(
-            kind,
-            ErrorKind::GroupUnclosed
-                | ErrorKind::GroupUnopened
-                | ErrorKind::RepetitionCountInvalid
-                | ErrorKind::ClassRangeInvalid
-                | ErrorKind::EscapeUnexpectedEof
-        ),
-    }
 }

@@ -1,6 +1,6 @@
 //! Keywords that are expressed by others, or not at all.
 
-use alloc::{borrow::ToOwned, vec::Vec};
+use alloc::{borrow::ToOwned, format, rc::Rc, string::String, vec::Vec};
 
 use serde_json::{Map, Value, json};
 
@@ -34,6 +34,10 @@ pub(super) const DEPENDENCIES: [&str; 3] = ["dependencies", "dependentRequired",
 /// to write.
 const MAX_DEPENDENCIES: usize = 4;
 
+/// The number of patterns of names with schemas of their own. The library compares each with every
+/// other one, and takes longer for each the more there are.
+const MAX_PATTERNS: usize = 100;
+
 /// The outcome of a step: an error is a keyword that was removed since it is not supported there.
 type Step = Result<(), Lost>;
 
@@ -44,7 +48,7 @@ pub(super) fn plain<'m>(
     root: &Value,
     patterns: &mut Patterns,
 ) -> (Keywords<'m>, Option<Lost>) {
-    let mut keywords = Keywords::of(map);
+    let mut keywords = Keywords::of(map, root);
     let conditional = CONDITIONAL.map(|keyword| map.get(keyword));
     remove_void(&mut keywords);
     let mut lost = None;
@@ -144,28 +148,57 @@ fn express_unevaluated(keywords: &mut Keywords<'_>) -> Step {
     result
 }
 
-/// Let the schemas of `patternProperties` whose patterns are ignored hold for all names that are
-/// not told otherwise.
+/// Write the patterns of `patternProperties` in the form that the library can follow. The schemas
+/// of those that are ignored hold for all names that are not told otherwise.
 fn fold_patterns(keywords: &mut Keywords<'_>, known: &mut Patterns) -> Step {
     let Some(patterns) = keywords.get("patternProperties").and_then(Value::as_object) else { return Ok(()) };
-    let uses: Vec<Use> = patterns.keys().map(|pattern| known.usable(pattern)).collect();
-    if uses.iter().all(|&found| found == Use::Followed) {
-        return Ok(());
-    }
-    let (mut kept, mut folded) = (Map::new(), Vec::new());
-    for ((pattern, schema), found) in patterns.iter().zip(&uses) {
-        match found {
-            Use::Followed => _ = kept.insert(pattern.to_owned(), schema.clone()),
-            Use::Ignored | Use::Broken => folded.push(schema.clone()),
+    let (mut kept, mut folded, mut result) = (Vec::<(Vec<Rc<str>>, &Value)>::new(), Vec::new(), Ok(()));
+    for (pattern, schema) in patterns {
+        let place = kept.iter().position(|(_, other)| *other == schema).unwrap_or(kept.len());
+        let has_room = kept.len() < MAX_PATTERNS;
+        match (known.usable(pattern), kept.get_mut(place)) {
+            (Use::Followed(written), Some((patterns, _))) => patterns.push(written),
+            (Use::Followed(written), None) if has_room => {
+                kept.push((Vec::from([written]), schema));
+            }
+            (found, _) => {
+                folded.push(schema.clone());
+                match found {
+                    Use::Followed(_) => result = Err(Lost::too_many("patternProperties", MAX_PATTERNS)),
+                    Use::Broken => result = Err(Lost::broken("patternProperties")),
+                    Use::Ignored => {}
+                }
+            }
         }
     }
-    keywords.set("patternProperties", kept);
+    let kept: Map<String, Value> = kept
+        .into_iter()
+        .flat_map(|(patterns, schema)| {
+            let names = joined(&patterns, known);
+            names.into_iter().map(move |name| (name.as_ref().to_owned(), schema.clone()))
+        })
+        .collect();
     let others = keywords.get("additionalProperties");
-    if !others.is_some_and(is_everything) {
-        folded.extend(others.filter(|schema| !is_nothing(schema)).cloned());
+    let opens = !folded.is_empty() && !others.is_some_and(is_everything);
+    folded.extend(others.filter(|schema| !is_nothing(schema)).cloned());
+    keywords.set("patternProperties", kept);
+    if opens {
         keywords.set("additionalProperties", json!({"anyOf": folded}));
     }
-    if uses.contains(&Use::Broken) { Err(Lost::broken("patternProperties")) } else { Ok(()) }
+    result
+}
+
+/// Return one pattern for all of them: the library compares each pattern with every other one.
+/// Those that it cannot follow as one stay apart.
+fn joined(patterns: &[Rc<str>], known: &mut Patterns) -> Vec<Rc<str>> {
+    if let [_] = patterns {
+        return patterns.to_vec();
+    }
+    let all: Vec<String> = patterns.iter().map(|pattern| format!("(?:{pattern})")).collect();
+    match known.usable(&all.join("|")) {
+        Use::Followed(joined) => Vec::from([joined]),
+        Use::Ignored | Use::Broken => patterns.to_vec(),
+    }
 }
 
 /// Remove dependencies if there are too many of them.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::keywords::Keywords;
-use super::kinds::Kinds;
+use super::kinds::{Kinds, Told};
 use super::parts::{Named, Part};
 use super::write::Writer;
 use crate::grammar::GrammarError;
@@ -21,11 +21,19 @@ pub(super) struct Around<'n> {
     pub(super) closes: bool,
     /// The names that other schemas have for the properties of the object, which this one closes.
     pub(super) outside: Option<&'n Named>,
+    /// The types that other schemas of the same value tell.
+    pub(super) beside: Told,
 }
 
 /// The surroundings of a schema that alone describes a value.
-pub(super) const ALONE: Around<'static> =
-    Around { is_part: false, merges: false, is_joined: false, closes: true, outside: None };
+pub(super) const ALONE: Around<'static> = Around {
+    is_part: false,
+    merges: false,
+    is_joined: false,
+    closes: true,
+    outside: None,
+    beside: Told::NOTHING,
+};
 
 /// The way to write a schema and its parts.
 pub(super) struct Plan {
@@ -51,6 +59,23 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// Return true if the keywords beside the parts are written first. Properties come in the order
+    /// in which the library meets them, which is that of the schema; parts that only name properties
+    /// describe none. Those that are needed come before those that need them.
+    pub(super) fn is_base_first(&self, keywords: &Keywords<'_>, parts: &[Part<'_>]) -> bool {
+        let describes = |(i, part): (usize, &Part<'_>)| {
+            let named =
+                self.each.get(i).is_none_or(|named| named.has_properties || !named.patterns.is_empty());
+            (named && !matches!(part, Part::Dependent { .. }))
+                .then(|| keywords.position(part.keyword()))
+                .flatten()
+        };
+        match (keywords.position("properties"), parts.iter().enumerate().filter_map(describes).min()) {
+            (Some(properties), Some(part)) => properties < part,
+            (properties, part) => properties.is_some() || part.is_none(),
+        }
+    }
+
     /// Return true if other schemas close the object.
     pub(super) fn is_closed_elsewhere(&self) -> bool {
         self.inside.merges && (self.inside.is_part || self.leaves)
@@ -117,7 +142,8 @@ impl Writer<'_> {
         let closes = keywords.may_be("object") && (is_whole_closed || is_part_closed);
         let inside = Around { is_part: around.is_part, merges, closes: around.closes && !overlaps, ..ALONE };
         // Without a type, the library would try all types.
-        let kinds = closes.then(|| Kinds::of_keywords(keywords, self.root, &mut self.looks));
+        let kinds = closes
+            .then(|| Told::by_keywords(keywords, self.root, &mut self.looks).and(around.beside).kinds());
         let is_object = kinds.is_some_and(|kinds| kinds.are_among(Kinds::OBJECT));
         let may_leave = closes && (total.is_closed || inside.closes);
         let leaves = may_leave && !is_alone && (merges || !base.is_closed);

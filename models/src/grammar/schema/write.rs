@@ -6,15 +6,18 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use super::keywords::{self, Keywords, is_in_place};
-use super::kinds::{Kinds, Looks};
+use super::kinds::{Kinds, Looks, Told};
 use super::lost::Lost;
 use super::parts::{Named, Part, parts};
 use super::path::Path;
-use super::patterns::Patterns;
+use super::patterns::{Patterns, Use};
 use super::plain::{self, plain};
 use super::plan::{ALONE, Around, Plan};
-use super::{MAX_DEPTH, MAX_VALUES, is_nothing, numbers, refs};
-use crate::grammar::GrammarError;
+use super::relaxation::{self, Relaxation, Relaxations};
+use super::{MAX_DEPTH, MAX_VALUES, is_nothing, numbers, refs, shapes};
+use crate::Cancel;
+use crate::grammar::compile::check_cancel;
+use crate::grammar::{GrammarError, steps};
 
 /// The number of values that may be written, with each 64 bytes of a text as one of them. What is
 /// referred to can be written several times.
@@ -29,6 +32,8 @@ pub(super) struct Writer<'s> {
     pub(super) root: &'s Value,
     /// Keywords that are not supported are errors.
     refuses: bool,
+    cancel: &'s Cancel,
+    relaxed: Relaxations,
     /// The values that may still be written.
     n_left: usize,
     /// The schemas that may still be looked at for the types of their values.
@@ -59,13 +64,15 @@ struct Target {
 impl<'s> Writer<'s> {
     /// Begin to write the schema `root`. With `refuses`, keywords that are not supported are
     /// errors.
-    pub(super) fn new(root: &'s Value, refuses: bool) -> Self {
+    pub(super) fn new(root: &'s Value, refuses: bool, cancel: &'s Cancel) -> Self {
         let whole = Target { pointer: String::new(), closes: true };
         let targets = HashMap::from([(whole, "#".to_owned())]);
         let (todo, inlined, named) = (Vec::new(), Vec::new(), HashMap::new());
         Self {
             root,
             refuses,
+            cancel,
+            relaxed: Relaxations::default(),
             n_left: MAX_WRITTEN,
             looks: Looks::new(MAX_LOOKS),
             targets,
@@ -78,11 +85,11 @@ impl<'s> Writer<'s> {
         }
     }
 
-    /// Write all of the schema.
+    /// Write all of the schema, and list what was left out.
     ///
     /// # Errors
-    /// [`GrammarError::Schema`], [`GrammarError::TooLarge`].
-    pub(super) fn write(mut self) -> Result<Value, GrammarError> {
+    /// [`GrammarError::Schema`], [`GrammarError::TooLarge`], [`GrammarError::Cancelled`].
+    pub(super) fn write(mut self) -> Result<(Value, Vec<Relaxation>), GrammarError> {
         let mut written = self.schema(self.root, &Path::new(""), ALONE)?;
         let mut definitions = Map::new();
         while let Some((target, schema, key)) = self.todo.pop() {
@@ -94,7 +101,19 @@ impl<'s> Writer<'s> {
         {
             map.insert("$defs".to_owned(), definitions.into());
         }
-        Ok(written)
+        match self.refuses {
+            true => steps::check(&written)?,
+            false => self.relax_steps(&mut written),
+        }
+        Ok((written, self.relaxed.into_vec()))
+    }
+
+    /// Leave steps out that are too large together.
+    fn relax_steps(&mut self, written: &mut Value) {
+        for pointer in steps::relax(written) {
+            let parent = pointer.rsplit_once('/').map_or("", |(parent, _)| parent);
+            self.relaxed.add(format!("#{parent}"), "multipleOf");
+        }
     }
 
     /// Count `n` values that are written.
@@ -137,13 +156,17 @@ impl<'s> Writer<'s> {
     ///
     /// # Errors
     /// [`GrammarError::Schema`] if such keywords are refused.
-    fn lose(&self, lost: Option<Lost>, at: &Path<'_>) -> Result<(), GrammarError> {
+    fn lose(&mut self, lost: Option<Lost>, at: &Path<'_>) -> Result<(), GrammarError> {
         match lost {
             Some(lost) if self.refuses => {
                 let pointer = format!("{}", at.key(lost.keyword));
                 Err(GrammarError::Schema { pointer, problem: lost.problem() })
             }
-            _ => Ok(()),
+            Some(lost) => {
+                self.relaxed.add(format!("{at}"), lost.keyword);
+                Ok(())
+            }
+            None => Ok(()),
         }
     }
 
@@ -182,12 +205,8 @@ impl<'s> Writer<'s> {
         let n_base =
             usize::from(plan.closes && !plan.leaves || keywords.iter().any(|keyword| !is_part(keyword)));
         let is_joined = around.is_joined || n_base + parts.len() > 1;
-        let base_is_first = match (keywords.position("properties"), keywords.iter().position(is_part)) {
-            (Some(properties), Some(part)) => properties < part,
-            (properties, part) => properties.is_some() || part.is_none(),
-        };
-        // Properties come in the order in which the library meets them, and before those they need.
-        let base_is_first = base_is_first || parts.iter().all(|part| matches!(part, Part::Dependent { .. }));
+        let base_is_first = plan.is_base_first(&keywords, &parts);
+        let told = self.told(&keywords, &parts);
         let mut written = Map::new();
         if base_is_first {
             self.base(&keywords, at, &plan, &mut written)?;
@@ -201,6 +220,7 @@ impl<'s> Writer<'s> {
                 is_joined,
                 closes: plan.inside.closes,
                 outside: outside.as_ref(),
+                beside: Told::beside(&told, i).and(around.beside),
             };
             self.part(part, at, inside, &mut written)?;
         }
@@ -217,25 +237,46 @@ impl<'s> Writer<'s> {
         at: &Path<'_>,
         around: Around<'_>,
     ) -> Result<Keywords<'m>, GrammarError> {
+        check_cancel(self.cancel)?;
         let (mut keywords, lost) = self.plain(map)?;
         self.lose(lost, at)?;
+        self.note_ignored(map, at);
         let reference = keywords.get("$ref").and_then(Value::as_str);
         if reference.is_some_and(|reference| refs::target(self.root, reference).is_none()) {
             self.lose(Some(Lost::no_target()), at)?;
             keywords.remove("$ref");
         }
-        if let Some(kind) = keywords.inferred_type() {
+        if let Some(kind) = keywords.inferred_type().filter(|kind| around.beside.leaves(kind)) {
             keywords.set("type", kind);
         }
         let is_whole = !keywords.has_parts() && !around.is_part;
         self.lose(numbers::bound(&mut keywords, is_whole).err().map(Lost::unsupported), at)?;
         let checked = self.patterns.check(&mut keywords);
         self.spend_patterns()?;
-        self.lose(checked.err(), at)?;
+        match checked {
+            Ok(removed) => removed.into_iter().for_each(|keyword| self.relaxed.add(format!("{at}"), keyword)),
+            Err(lost) => self.lose(Some(lost), at)?,
+        }
         if keywords.has_parts() {
             self.drop_type(&mut keywords);
         }
         Ok(keywords)
+    }
+
+    /// Note the keywords of a schema that the library ignores, and those with patterns that it
+    /// cannot follow.
+    fn note_ignored(&mut self, map: &Map<String, Value>, at: &Path<'_>) {
+        let patterns = map.get("patternProperties").and_then(Value::as_object);
+        let mut patterns = patterns.into_iter().flat_map(Map::keys);
+        let names = map.get("propertyNames").and_then(|names| names.get("pattern")).and_then(Value::as_str);
+        let is_ignored = |known: &mut Patterns, pattern| known.usable(pattern) == Use::Ignored;
+        let by_names = names.is_some_and(|pattern| is_ignored(&mut self.patterns, pattern));
+        let by_patterns = patterns.any(|pattern| is_ignored(&mut self.patterns, pattern));
+        let noted = [(by_names, "propertyNames"), (by_patterns, "patternProperties")];
+        let noted = noted.into_iter().filter_map(|(is_noted, keyword)| is_noted.then_some(keyword));
+        for keyword in relaxation::ignored(map).into_iter().chain(noted) {
+            self.relaxed.add(format!("{at}"), keyword);
+        }
     }
 
     /// Return the keywords of a schema as [`plain`] does.
@@ -267,10 +308,20 @@ impl<'s> Writer<'s> {
     fn drop_type(&mut self, keywords: &mut Keywords<'_>) {
         let Some(kind) = keywords.get("type").and_then(Value::as_str).map(Kinds::named) else { return };
         let Some(written) = keywords.remove("type") else { return };
-        let kinds = Kinds::of_keywords(keywords, self.root, &mut self.looks);
-        if keywords.inferred_type().is_some() || !kinds.are_among(kind) {
+        let told = Told::by_keywords(keywords, self.root, &mut self.looks);
+        if keywords.inferred_type().is_some() || !told.kinds().are_among(kind) {
             keywords.set("type", written.into_owned());
         }
+    }
+
+    /// Return the types that the keywords beside the parts tell, and each part.
+    fn told(&mut self, keywords: &Keywords<'_>, parts: &[Part<'_>]) -> Vec<Told> {
+        if parts.is_empty() {
+            return Vec::new();
+        }
+        let base = Told::by_keywords(&keywords.without_parts(), self.root, &mut self.looks);
+        let each = parts.iter().map(|part| Told::by_part(part, self.root, &mut self.looks));
+        [base].into_iter().chain(each).collect()
     }
 
     /// Write a part.
@@ -372,7 +423,7 @@ impl<'s> Writer<'s> {
     fn shared(&mut self, schema: &Value, at: &Path<'_>) -> Result<Option<(String, &'s Value)>, GrammarError> {
         let Some(map) = schema.as_object().filter(|_| self.n_inlined > 0) else { return Ok(None) };
         self.spend(keywords::weight(map))?;
-        let keywords = Keywords::of(map);
+        let keywords = Keywords::of(map, self.root);
         let is_reference = keywords.has("$ref") && keywords.iter().count() == 1;
         if is_reference || !keywords.has_parts() {
             return Ok(None);
@@ -392,6 +443,7 @@ impl<'s> Writer<'s> {
         written: &mut Map<String, Value>,
     ) -> Result<(), GrammarError> {
         let closes = plan.inside.closes;
+        shapes::check_optional(keywords)?;
         for (keyword, value) in keywords.iter().filter(|(keyword, _)| !is_in_place(keyword)) {
             let value = match (keyword, value) {
                 ("properties" | "patternProperties", Value::Object(schemas)) => {
