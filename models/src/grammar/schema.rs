@@ -141,6 +141,12 @@ pub fn relaxed_schema_with(
     written(schema, false, cancel)
 }
 
+/// Return a pattern of a schema in the dialect of the library, if that can follow it.
+#[cfg(feature = "chat")]
+pub(super) fn translated_pattern(pattern: &str) -> Option<String> {
+    ecma::translated(pattern).ok()
+}
+
 /// Return the value that a reference such as `#/$defs/size` leads to in the schema `root`, as
 /// [`explicit_schema`] finds it: characters may be escaped as in addresses, and `#/` is the root.
 ///

@@ -6,6 +6,8 @@ use llguidance::derivre::RegexBuilder;
 use llguidance::regex_to_lark;
 use regex_syntax::ast::{self, AssertionKind, Ast};
 
+use super::schema::translated_pattern;
+
 /// The longest pattern that is followed, in bytes.
 const MAX_PATTERN: usize = 1000;
 
@@ -15,12 +17,14 @@ pub(crate) fn whole_pattern(pattern: &str) -> Option<String> {
     if pattern.len() > MAX_PATTERN {
         return None;
     }
-    let tree = ast::parse::Parser::new().parse(pattern).ok()?;
+    let pattern = translated_pattern(pattern)?;
+    let tree = ast::parse::Parser::new().parse(&pattern).ok()?;
     let branches = match &tree {
         Ast::Alternation(branches) => branches.asts.as_slice(),
         other => core::slice::from_ref(other),
     };
-    let branches: Option<Vec<String>> = branches.iter().map(|branch| whole_branch(branch, pattern)).collect();
+    let branches: Option<Vec<String>> =
+        branches.iter().map(|branch| whole_branch(branch, &pattern)).collect();
     let whole = regex_to_lark(&format!("({})", branches?.join("|")), "dw");
     RegexBuilder::new().mk_regex(&whole).ok()?;
     Some(whole)

@@ -4,7 +4,7 @@ use super::blocks::{Blocks, blocks_json, event};
 use crate::conversation::{Ending, Meter, Request, Speaker, Turn, render};
 use crate::engine::{Ended, Event};
 use crate::http::{
-    ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, blocking, new_id, reuse_json, sse,
+    ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, blocking, new_id, sse,
 };
 use crate::params::N_ANSWERS;
 use axum::Json;
@@ -34,7 +34,7 @@ pub(super) async fn answer(Ready(app): Ready, client: Client, mut body: Body) ->
         stops: turn.reading.generate.stops.clone(),
         speaker: Speaker::of_turn(&app, &turn),
         blocks: Blocks::default(),
-        meter: Meter::new(turn.reading.generate.prompt.len()),
+        meter: Meter::of(&turn.reading),
     };
     let is_stream = turn.reading.stream;
     let events = Events::start(&app, turn.reading.requests(&app, Vec::new()))?;
@@ -44,11 +44,7 @@ pub(super) async fn answer(Ready(app): Ready, client: Client, mut body: Body) ->
     }
     let outcomes = events.outcomes().await?;
     let Some(outcome) = outcomes.first() else { return Ok(Json(Value::Null).into_response()) };
-    let mut message = answer.whole(outcome);
-    if let Some(reuse) = &outcome.reuse {
-        message["backstitch"] = reuse_json(reuse);
-    }
-    Ok(Json(message).into_response())
+    Ok(Json(answer.whole(outcome)).into_response())
 }
 
 /// Return the number of tokens of a conversation.
@@ -112,6 +108,9 @@ impl Answer {
         self.speaker.write(&outcome.text, &outcome.tokens);
         self.speaker.finish();
         let mut message = self.message(blocks_json(self.speaker.reply()));
+        if let Some(reuse) = &outcome.reuse {
+            message["backstitch"] = self.meter.account(reuse);
+        }
         let Some(ended) = &outcome.ended else { return message };
         let (reason, stop) = self.stop_reason(ended);
         message["stop_reason"] = reason.into();
@@ -145,7 +144,7 @@ impl Writer for Answer {
             Event::Began { reuse, .. } => {
                 let mut message = self.message(Vec::new());
                 message["usage"] = usage(self.meter.n_prompt(), self.meter.n_cached(), 0);
-                message["backstitch"] = reuse_json(&reuse);
+                message["backstitch"] = self.meter.account(&reuse);
                 event("message_start", json!({"message": message}), frames);
             }
             Event::Chunk(chunk) => {

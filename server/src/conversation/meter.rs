@@ -1,7 +1,8 @@
 //! Counts and times of an answer while it is written.
 
 use crate::engine::{Chunk, Event, Reuse, Timings};
-use crate::http::{millis, timings_json};
+use crate::http::{millis, reuse_json, timings_json};
+use crate::params::Reading;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,8 @@ pub(crate) struct Meter {
     pub slot: usize,
     /// The part of the prompt that was reused.
     pub reuse: Option<Reuse>,
+    /// The parts of the request that do nothing.
+    ignored: Vec<String>,
 }
 
 impl Meter {
@@ -33,7 +36,22 @@ impl Meter {
             first: None,
             slot: 0,
             reuse: None,
+            ignored: Vec::new(),
         }
+    }
+
+    /// Begin with the request of an answer.
+    pub fn of(reading: &Reading) -> Self {
+        Meter { ignored: reading.ignored.clone(), ..Meter::new(reading.generate.prompt.len()) }
+    }
+
+    /// Return the account of what was reused, and of what the request asks for in vain.
+    pub fn account(&self, reuse: &Reuse) -> Value {
+        let mut account = reuse_json(reuse);
+        if !self.ignored.is_empty() {
+            account["ignored"] = self.ignored.as_slice().into();
+        }
+        account
     }
 
     /// Note what an event tells.

@@ -159,9 +159,10 @@ impl App {
     ///
     /// # Errors
     /// [`ErrorKind::NotSupported`] if the vocabulary is too large for that.
-    pub fn compiler(&self, _client: &Client) -> Result<Compiler, ApiError> {
+    pub fn compiler(&self, client: &Client) -> Result<Compiler, ApiError> {
         let made = self.grammars.get_or_init(|| Compiler::new(self.vocab()));
-        made.as_ref().cloned().map_err(|error| error.clone().into())
+        let compiler = made.as_ref().map_err(|error| ApiError::from(error.clone()))?;
+        Ok(compiler.with_cancel(client.cancel().clone()))
     }
 
     /// Return the name of the model.

@@ -4,8 +4,8 @@ use super::chunks::{Choice, Chunks, Shape, sum_usage};
 use super::{FINGERPRINT, finish_reason};
 use crate::conversation::{Request, Turn, render};
 use crate::http::{
-    ApiError, App, Body, Client, Events, Outcome, Ready, blocking, new_id, probabilities_json, reuse_json,
-    sse, timings_json, unix_time,
+    ApiError, App, Body, Client, Events, Outcome, Ready, blocking, new_id, probabilities_json, sse,
+    timings_json, unix_time,
 };
 use crate::params::Fields;
 use axum::Json;
@@ -137,6 +137,8 @@ fn text_of(app: &App, turn: &Turn) -> String {
 
 /// Return the answer in one piece.
 fn whole(shape: &Shape, choices: Vec<Choice>, outcomes: &[Outcome]) -> Value {
+    let reuse = outcomes.first().and_then(|outcome| outcome.reuse.as_ref());
+    let account = choices.first().zip(reuse).map(|(choice, reuse)| choice.meter.account(reuse));
     let answers = choices.into_iter().zip(outcomes).map(|(mut choice, outcome)| {
         choice.speaker.write(&outcome.text, &outcome.tokens);
         choice.speaker.finish();
@@ -173,8 +175,8 @@ fn whole(shape: &Shape, choices: Vec<Choice>, outcomes: &[Outcome]) -> Value {
     if let Some(ended) = ended.first() {
         body["timings"] = timings_json(&ended.timings);
     }
-    if let Some(reuse) = outcomes.first().and_then(|outcome| outcome.reuse.as_ref()) {
-        body["backstitch"] = reuse_json(reuse);
+    if let Some(account) = account {
+        body["backstitch"] = account;
     }
     body
 }

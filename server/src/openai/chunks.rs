@@ -3,7 +3,7 @@
 use super::{FINGERPRINT, finish_reason};
 use crate::conversation::{Meter, Speaker, Turn};
 use crate::engine::{Chunk, Ended, Event};
-use crate::http::{App, Frames, Writer, probabilities_json, reuse_json, timings_json, usage_json};
+use crate::http::{App, Frames, Writer, probabilities_json, timings_json, usage_json};
 use backstitch_models::chat::reply::Delta;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) struct Shape {
 pub(super) struct Choice {
     pub index: usize,
     pub speaker: Speaker,
-    meter: Meter,
+    pub meter: Meter,
     /// The piece that names the role was sent.
     has_role: bool,
     ended: Option<Ended>,
@@ -38,7 +38,7 @@ impl Choice {
         Choice {
             index,
             speaker: Speaker::of_turn(app, turn),
-            meter: Meter::new(turn.reading.generate.prompt.len()),
+            meter: Meter::of(&turn.reading),
             has_role: false,
             ended: None,
         }
@@ -137,7 +137,7 @@ impl Shape {
     fn account(&self, piece: &mut Value, choice: &Choice, ended: &Ended) {
         piece["timings"] = timings_json(&ended.timings);
         if let Some(reuse) = &choice.meter.reuse {
-            piece["backstitch"] = reuse_json(reuse);
+            piece["backstitch"] = choice.meter.account(reuse);
         }
     }
 }

@@ -6,8 +6,8 @@ use super::repeated::repeated;
 use crate::conversation::{Ending, Meter, Request, Speaker, Turn, render};
 use crate::engine::{Ended, Event};
 use crate::http::{
-    ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, blocking, new_id, reuse_json, sse,
-    timings_json, unix_time,
+    ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, blocking, new_id, sse, timings_json,
+    unix_time,
 };
 use crate::params::N_ANSWERS;
 use axum::Json;
@@ -79,7 +79,7 @@ impl Answer {
             is_progress: turn.reading.return_progress,
             speaker: Speaker::of_turn(app, turn),
             items: Items::default(),
-            meter: Meter::new(turn.reading.generate.prompt.len()),
+            meter: Meter::of(&turn.reading),
             n_events: 0,
         }
     }
@@ -139,7 +139,7 @@ impl Answer {
         let mut response = self.ended(ended);
         response["timings"] = timings_json(&ended.timings);
         if let Some(reuse) = &outcome.reuse {
-            response["backstitch"] = reuse_json(reuse);
+            response["backstitch"] = self.meter.account(reuse);
         }
         response
     }
@@ -190,7 +190,7 @@ impl Writer for Answer {
                 events.extend(self.items.close());
                 let mut data = json!({"response": self.ended(&ended)});
                 if let Some(reuse) = &self.meter.reuse {
-                    data["response"]["backstitch"] = reuse_json(reuse);
+                    data["response"]["backstitch"] = self.meter.account(reuse);
                 }
                 // llama-server's clients wait for this event also if the answer was cut.
                 events.push(("response.completed", data));

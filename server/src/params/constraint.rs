@@ -70,6 +70,11 @@ impl Constraint {
         self.grammar.is_json_schema()
     }
 
+    /// Return the places of what a JSON schema says that the constraint does not follow.
+    pub(crate) fn relaxed(&self) -> impl Iterator<Item = String> {
+        self.grammar.relaxed().iter().map(ToString::to_string)
+    }
+
     /// Return true if the constraint applies from the beginning.
     pub(crate) fn is_eager(&self) -> bool {
         self.triggers.is_none()

@@ -46,6 +46,8 @@ pub struct Reading {
     pub return_progress: bool,
     /// The text of the grammar, if there is one; a schema has none.
     pub grammar: String,
+    /// The parts of the request that do nothing, such as keywords of schemas that no grammar follows.
+    pub ignored: Vec<String>,
     /// The adapters that the request names, with their scales.
     pub lora: Scales,
     /// The library's settings of the samplers, made once for all answers.
@@ -311,10 +313,12 @@ pub fn read_generate(
     generate.adapters = app.adapters().set(&lora)?;
     let return_progress = fields.bool("return_progress")?.unwrap_or(false);
     generate.progress = return_progress;
+    let ignored = constraint.iter().flat_map(Constraint::relaxed).collect();
     Ok(Reading {
         generate,
         sampling,
         constraint,
+        ignored,
         stream: fields.bool("stream")?.unwrap_or(false),
         n,
         timings_per_token: fields.bool("timings_per_token")?.unwrap_or(false),
