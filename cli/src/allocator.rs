@@ -2,8 +2,8 @@
 //!
 //! A server lives long, and its memory comes and goes: models that sleep, large requests. The
 //! allocator of glibc raises the size from which it asks the system for pages of their own with
-//! every large piece that it gets back, and each thread keeps small pieces that it freed, which
-//! hold all pages below them. Its settings are read before `main`, so the program is started anew with
+//! every large piece that it gets back. Each thread also keeps small pieces that it freed, which
+//! hold all pages below them. Settings are read before `main`, so the program is started anew with
 //! them, as the same process.
 
 /// The variable with the settings.
