@@ -2,26 +2,29 @@
 //!
 //! A server lives long, and its memory comes and goes: models that sleep, large requests. The
 //! allocator of glibc raises the size from which it asks the system for pages of their own with
-//! every large piece that it gets back, to 32 MiB; smaller pieces then lie among others, and what
-//! is freed between them stays with the process. Two settings keep it as it begins. It reads them
-//! before `main`, so the program is started anew with them, as the same process.
+//! every large piece that it gets back. Each thread also keeps small pieces that it freed, which
+//! hold all pages below them. Settings are read before `main`, so the program is started anew with
+//! them, as the same process.
 
-/// The settings, in bytes. They are glibc's own defaults, which are fixed once they are named.
+/// The variable with the settings.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const SETTINGS: [(&str, &str); 2] =
-    [("MALLOC_MMAP_THRESHOLD_", "131072"), ("MALLOC_TRIM_THRESHOLD_", "131072")];
+const NAME: &str = "GLIBC_TUNABLES";
+/// The settings: thresholds are glibc's defaults in bytes, fixed by being named; threads keep
+/// nothing.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const SETTINGS: &str = "glibc.malloc.mmap_threshold=131072:glibc.malloc.trim_threshold=131072:\
+                        glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0";
 
-/// Start the program anew with an allocator that gives memory back, unless it has one. If that
-/// fails, the program goes on and keeps more memory.
+/// Start the program anew with an allocator that gives memory back, unless the variable is set
+/// already. If that fails, the program goes on and keeps more memory.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn settle() {
     use std::os::unix::process::CommandExt;
-    // Somebody may want other settings.
-    let is_settled = SETTINGS.iter().any(|(name, _)| std::env::var_os(name).is_some());
+    let is_settled = std::env::var_os(NAME).is_some();
     let mut words = std::env::args_os();
     if let (false, Ok(program), Some(name)) = (is_settled, std::env::current_exe(), words.next()) {
         // This returns only if it fails.
-        let _ = std::process::Command::new(program).arg0(name).args(words).envs(SETTINGS).exec();
+        let _ = std::process::Command::new(program).arg0(name).args(words).env(NAME, SETTINGS).exec();
     }
 }
 
