@@ -60,7 +60,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Return true if the keywords beside the parts are written first. Properties come in the order
-    /// in which the library meets them, which is that of the schema; parts that only name properties
+    /// in which the library meets them, which is that of the schema; parts that only name some
     /// describe none. Those that are needed come before those that need them.
     pub(super) fn is_base_first(&self, keywords: &Keywords<'_>, parts: &[Part<'_>]) -> bool {
         let describes = |(i, part): (usize, &Part<'_>)| {
