@@ -163,12 +163,12 @@ fn a_stream_says_that_its_call_was_cut() {
 fn end_of_stream(interface: &str, text: &str) -> String {
     let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
     let events: Vec<Value> = data.filter_map(|data| serde_json::from_str(data).ok()).collect();
-    let reasons = events.iter().filter_map(|event| match interface {
+    let mut reasons = events.iter().rev().filter_map(|event| match interface {
         "chat" => event["choices"][0]["finish_reason"].as_str(),
         "anthropic" => event["delta"]["stop_reason"].as_str(),
         _ => event["response"]["status"].as_str(),
     });
-    reasons.last().unwrap_or_default().to_owned()
+    reasons.next().unwrap_or_default().to_owned()
 }
 
 #[test]

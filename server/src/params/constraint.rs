@@ -122,6 +122,7 @@ impl From<GrammarError> for ApiError {
     fn from(error: GrammarError) -> Self {
         let kind = match &error {
             GrammarError::Vocabulary { .. } => ErrorKind::NotSupported,
+            GrammarError::Cancelled => ErrorKind::Unavailable,
             _ => ErrorKind::Invalid,
         };
         ApiError::new(kind, error.to_string())

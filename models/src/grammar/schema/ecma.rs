@@ -108,7 +108,7 @@ impl Reader<'_> {
     /// Read the name of a group. Nothing refers to it.
     fn name(&mut self) -> Result<(), Fault> {
         let mut n = 0;
-        while let Some(c) = self.rest.next() {
+        for c in self.rest.by_ref() {
             match c {
                 '>' if n > 0 => {
                     self.out.push('(');
@@ -224,10 +224,7 @@ impl Reader<'_> {
     /// Read the name of a property of characters.
     fn property(&mut self) -> Result<Class, Fault> {
         let name: String = match self.rest.next().ok_or(Fault::Mistake)? {
-            '{' => {
-                let name = self.rest.by_ref().take_while(|c| *c != '}').collect();
-                name
-            }
+            '{' => self.rest.by_ref().take_while(|c| *c != '}').collect(),
             letter => letter.into(),
         };
         Class::property(&name).ok_or(Fault::Mistake)
