@@ -115,8 +115,8 @@ impl Format {
     }
 
     /// Write calls as a model writes them in this format, so that [`parse`] reads them back. Return
-    /// `None` if the format has no calls, or no text for one of these: a call of an unknown tool, or
-    /// a string with the marker that ends strings.
+    /// `None` if the format has no calls, or no text for one of these: a call of an unknown tool,
+    /// or a string with the marker that ends strings.
     ///
     /// # Example
     /// ```
@@ -125,9 +125,9 @@ impl Format {
     ///
     /// let format = Format::of_template("<|tool_call>call:");
     /// let tool = Value::from_json(r#"{"function": {"name": "time"}}"#)?;
-    /// let call = ToolCall { id: None, name: "time".into(), arguments: r#"{"city": "Oslo"}"#.into() };
+    /// let call = ToolCall { name: "time".into(), arguments: r#"{"n": 5}"#.into(), id: None };
     /// let text = format.write_calls(&[call], &[tool]);
-    /// assert_eq!(text.as_deref(), Some(r#"<|tool_call>call:time{city:<|"|>Oslo<|"|>}<tool_call|>"#));
+    /// assert_eq!(text.as_deref(), Some("<|tool_call>call:time{n:5}<tool_call|>"));
     /// # Ok::<(), backstitch_models::chat::ChatError>(())
     /// ```
     pub fn write_calls(&self, calls: &[ToolCall], tools: &[Value]) -> Option<String> {

@@ -30,8 +30,8 @@ pub(crate) fn whole_pattern(pattern: &str) -> Option<String> {
     Some(whole)
 }
 
-/// Return the expression of whole strings for an alternative of a pattern. Anchors stand at its ends
-/// or nowhere.
+/// Return the expression of whole strings for an alternative of a pattern. `^` and `$` stand at its
+/// ends or nowhere.
 fn whole_branch(branch: &Ast, pattern: &str) -> Option<String> {
     let parts = match branch {
         Ast::Concat(parts) => parts.asts.as_slice(),

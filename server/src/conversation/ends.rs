@@ -50,8 +50,8 @@ pub(super) fn offsets(text: &str, ranges: &[Range<usize>], messages: &[Message])
 }
 
 /// Return the byte offsets in `text` at which its tokens begin, and the end of the last one, as far
-/// as the tokens are the bytes of the text: a vocabulary may add tokens at the beginning and a space
-/// before words.
+/// as the tokens are the bytes of the text: a vocabulary may add tokens at the beginning and a
+/// space before words.
 pub(super) fn token_offsets(text: &str, tokens: &[Token], vocab: &Vocab) -> Vec<usize> {
     let mut offsets = Vec::with_capacity(tokens.len() + 1);
     let mut rest = text.as_bytes();

@@ -2,7 +2,7 @@
 //!
 //! A client sends a call back as a name and arguments, and the template writes these in one of many
 //! ways: other white space, another order of tags. The prompt would differ from what the model has
-//! evaluated, and everything behind the call would be evaluated again. So the tokens of answers with
+//! evaluated, and everything behind the call would be re-evaluated. So the tokens of answers with
 //! calls are remembered, and a prompt gets them in the place of what the template writes, if the
 //! client changed nothing. The reader of calls finds the place: where it reads the same calls.
 
@@ -179,9 +179,9 @@ struct Edit {
 }
 
 impl Answer {
-    /// Return what puts the calls of this answer into the place of others in a prompt, with all that
-    /// the answer says before them if the prompt says the same. Tokens must begin and end where the
-    /// place does.
+    /// Return what puts the calls of this answer into the place of others in a prompt, with all
+    /// that the answer says before them if the prompt says the same. Tokens must begin and end
+    /// where the place does.
     fn edit(&self, text: &str, offsets: &[usize], place: Range<usize>, vocab: &Vocab) -> Option<Edit> {
         let own = token_offsets(&self.text, &self.tokens, vocab);
         let index = |offsets: &[usize], at: usize| offsets.binary_search(&at).ok();

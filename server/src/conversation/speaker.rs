@@ -30,7 +30,7 @@ pub(crate) struct Speaker {
     memory: Option<Memory>,
 }
 
-/// What is needed to remember the calls of an answer as the model wrote them.
+/// The tokens of an answer so far, and what else it takes to remember its calls.
 #[derive(Debug)]
 struct Memory {
     app: Arc<App>,

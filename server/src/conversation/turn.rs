@@ -56,8 +56,8 @@ pub(crate) fn render(app: &App, client: &Client, mut request: Request) -> Result
     Ok(prompt)
 }
 
-/// Put the calls that the model wrote into the prompt, as it wrote them, and return the descriptions
-/// of all tools.
+/// Put the calls that the model wrote into the prompt, as it wrote them, and return the
+/// descriptions of all tools.
 fn restore_calls(
     app: &App,
     template: &Template,

@@ -46,7 +46,8 @@ pub struct Reading {
     pub return_progress: bool,
     /// The text of the grammar, if there is one; a schema has none.
     pub grammar: String,
-    /// The parts of the request that do nothing, such as keywords of schemas that no grammar follows.
+    /// The parts of the request that do nothing, such as keywords of schemas that no grammar
+    /// follows.
     pub ignored: Vec<String>,
     /// The adapters that the request names, with their scales.
     pub lora: Scales,

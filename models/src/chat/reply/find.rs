@@ -63,7 +63,8 @@ fn read(
     (!reply.tool_calls.is_empty()).then_some((0..end, reply.tool_calls))
 }
 
-/// Read a call of gpt-oss whose body begins at the marker at `at`. Its header begins behind the role.
+/// Read a call of gpt-oss whose body begins at the marker at `at`. Its header begins behind the
+/// role.
 fn message(text: &str, at: usize, tools: &Tools) -> Option<(Range<usize>, Vec<ToolCall>)> {
     let before = text.get(..at)?;
     let start = before.rfind(harmony::ROLE).map_or(0, |start| start + harmony::ROLE.len());

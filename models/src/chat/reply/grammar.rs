@@ -251,8 +251,8 @@ impl<'w> Writer<'w> {
     }
 
     /// Return the rule of a call in a message of its own. The recipient stands behind the channel,
-    /// or behind the role, as in the calls that the template writes; the prompt may have written the
-    /// role of the first message.
+    /// or behind the role, as in the calls that the template writes; the prompt may have written
+    /// the role of the first message.
     fn harmony(&mut self, tools: &Tools, is_first: bool) -> String {
         let (channel, message) = (self.literal("<|channel|>"), self.literal("<|message|>"));
         let role = self.literal("<|start|>assistant");

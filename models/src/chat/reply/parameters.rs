@@ -122,8 +122,8 @@ impl Writer<'_> {
         found
     }
 
-    /// Return the symbols of a string without quotes that all `limits` allow, and what stands behind
-    /// it.
+    /// Return the symbols of a string without quotes that all `limits` allow, and what stands
+    /// behind it.
     fn raw_text(&mut self, place: &Place<'_>, limits: &[Value]) -> Option<String> {
         let mut conditions = text_rules::of_limits(limits);
         conditions.extend(place.conditions(!conditions.is_empty()));

@@ -43,7 +43,8 @@ pub(super) struct CallSyntax {
 pub(super) struct Section {
     /// The marker before the first call.
     pub(super) begin: &'static str,
-    /// The marker behind the last call. Where a call has an end of its own, models may leave it out.
+    /// The marker behind the last call. Where a call has an end of its own, models may leave it
+    /// out.
     pub(super) end: &'static str,
     /// True if the end is a token that ends the answer, so that the text lacks it.
     pub(super) ends_answer: bool,
@@ -195,7 +196,8 @@ impl CallSyntax {
         }
     }
 
-    /// Return true if the calls of a section are JSON or Python, which the end of the section closes.
+    /// Return true if the calls of a section are JSON or Python, which the end of the section
+    /// closes.
     pub(super) fn is_unit(&self) -> bool {
         let has_end = self.section.as_ref().is_some_and(|section| !section.ends_answer);
         has_end && matches!(self.call, [Part::Json | Part::JsonOrPython])

@@ -152,8 +152,8 @@ impl TagReader {
         self.go(Place::Value, self.start)
     }
 
-    /// Look for the tag of another parameter. Where tags have the names of parameters, a slash tells
-    /// that of the end.
+    /// Look for the tag of another parameter. Where tags have the names of parameters, a slash
+    /// tells that of the end.
     fn between(&self, cursor: &mut Cursor<'_>, tags: &Tags) -> Match {
         cursor.skip_space();
         let start = cursor.at;

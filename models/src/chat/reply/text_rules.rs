@@ -26,8 +26,8 @@ const MAX_COUNTED: i64 = 2000;
 pub(super) struct Condition(String);
 
 impl Condition {
-    /// The string contains none of these texts. One expression for all: the library's work grows with
-    /// the product of conditions, and with the sum of what is in one.
+    /// The string contains none of these texts. One expression for all: the library's work grows
+    /// with the product of conditions, and with the sum of what is in one.
     pub(super) fn without(texts: &[&str]) -> Self {
         let texts: Vec<String> = texts.iter().map(|text| escaped(text)).collect();
         Self(format!("~/(?s:.*)({})(?s:.*)/", texts.join("|")))
@@ -187,8 +187,8 @@ fn escaped(text: &str) -> String {
 }
 
 impl Writer<'_> {
-    /// Return the symbols of a text that has all these properties, and of the marker behind it. Text
-    /// has no control tokens, so it ends at the first one.
+    /// Return the symbols of a text that has all these properties, and of the marker behind it.
+    /// Text has no control tokens, so it ends at the first one.
     pub(super) fn text_with(&mut self, conditions: &[Condition], end: &str) -> String {
         let end = pieces(end, self.token);
         let at = end.iter().position(|piece| matches!(piece, Piece::Token(_)));

@@ -76,8 +76,8 @@ impl Walk<'_> {
         matcher.tokens().len() > before
     }
 
-    /// Write any token that is allowed, a letter with preference. Return false if that token ends the
-    /// answer.
+    /// Write any token that is allowed, a letter with preference. Return false if that token ends
+    /// the answer.
     fn any(&self, matcher: &mut Matcher, random: &mut Random) -> Result<bool, String> {
         for _ in 0..4 {
             let byte = b"abcdefghijklmnopqrstuvwxyz0123456789 _-.\"}/"[random.below(43)];
