@@ -10,7 +10,7 @@ use super::error::GrammarError;
 pub(super) const MAX_TEXT: usize = 512 << 10;
 /// The largest regular expression, in bytes. Each `\pL` of one takes 5 KB while it is read.
 const MAX_PATTERN: usize = 16 << 10;
-/// The number of properties of one object that may be missing. The library takes time for each pair.
+/// The properties of one object that may be missing. The library takes time for each pair.
 const MAX_OPTIONAL: usize = 2000;
 
 /// Check the size of a text.
