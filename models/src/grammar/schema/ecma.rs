@@ -108,7 +108,7 @@ impl Reader<'_> {
     /// Read the name of a group. Nothing refers to it.
     fn name(&mut self) -> Result<(), Fault> {
         let mut n = 0;
-        while let Some(c) = self.rest.next() {
+        for c in self.rest.by_ref() {
             match c {
                 '>' if n > 0 => {
                     self.out.push('(');
@@ -168,11 +168,8 @@ impl Reader<'_> {
             self.out.push_str(r"\{");
             return Ok(());
         }
-        let large = |text: &str| {
-            text.trim_start_matches('0')
-                .parse::<u32>()
-                .unwrap_or(if text.trim_start_matches('0').is_empty() { 0 } else { u32::MAX })
-        };
+        // A number that has only digits and does not fit is a large one.
+        let large = |text: &str| text.parse().unwrap_or(u64::MAX);
         if !can_repeat || !max.is_empty() && large(min) > large(max) {
             return Err(Fault::Mistake);
         }
@@ -224,10 +221,7 @@ impl Reader<'_> {
     /// Read the name of a property of characters.
     fn property(&mut self) -> Result<Class, Fault> {
         let name: String = match self.rest.next().ok_or(Fault::Mistake)? {
-            '{' => {
-                let name = self.rest.by_ref().take_while(|c| *c != '}').collect();
-                name
-            }
+            '{' => self.rest.by_ref().take_while(|c| *c != '}').collect(),
             letter => letter.into(),
         };
         Class::property(&name).ok_or(Fault::Mistake)
