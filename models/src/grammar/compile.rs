@@ -13,7 +13,7 @@ use llguidance::{Logger, ParserFactory};
 use serde_json::Value;
 
 use super::error::{GrammarError, Language, Place, regex_error, shortened};
-use super::limits::{check_pattern, check_schema, check_text};
+use super::limits::{check_optional, check_pattern, check_schema, check_text};
 use super::probe::{self, Probe};
 use super::schema::Relaxation;
 use super::{Matcher, gbnf, lark, references, schema, steps};
@@ -442,12 +442,16 @@ fn limits() -> ParserLimits {
     }
 }
 
-/// Check the references and the steps of all schemas in a grammar.
+/// Check the references, the steps and the optional properties of all schemas in a grammar.
 ///
 /// # Errors
 /// [`GrammarError::TooLarge`].
 fn check_schemas(grammar: &TopLevelGrammar) -> Result<(), GrammarError> {
-    let check = |schema: &Value| references::check(schema).and_then(|()| steps::check(schema));
+    let check = |schema: &Value| {
+        check_optional(schema)?;
+        references::check(schema)?;
+        steps::check(schema)
+    };
     for part in &grammar.grammars {
         part.json_schema.iter().try_for_each(check)?;
         if let Some(text) = &part.lark_grammar {

@@ -2,7 +2,7 @@
 
 use alloc::{string::String, vec::Vec};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::error::GrammarError;
 
@@ -10,6 +10,8 @@ use super::error::GrammarError;
 pub(super) const MAX_TEXT: usize = 512 << 10;
 /// The largest regular expression, in bytes. Each `\pL` of one takes 5 KB while it is read.
 const MAX_PATTERN: usize = 16 << 10;
+/// The properties of one object that may be missing. The library takes time for each pair.
+const MAX_OPTIONAL: usize = 2000;
 
 /// Check the size of a text.
 ///
@@ -71,4 +73,29 @@ pub(super) fn check_schema(schema: &Value) -> Result<(), GrammarError> {
         }
     }
     check_texts(texts.into_iter())
+}
+
+/// Check the number of properties that may be missing in each object of a schema.
+///
+/// # Errors
+/// [`GrammarError::TooLarge`].
+pub(super) fn check_optional(schema: &Value) -> Result<(), GrammarError> {
+    let mut todo = Vec::from([schema]);
+    while let Some(value) = todo.pop() {
+        match value {
+            Value::Array(values) => todo.extend(values),
+            Value::Object(map) => {
+                let n_named = map.get("properties").and_then(Value::as_object).map_or(0, Map::len);
+                let n_required = map.get("required").and_then(Value::as_array).map_or(0, Vec::len);
+                let (found, limit) = (n_named.saturating_sub(n_required), MAX_OPTIONAL);
+                if found > limit {
+                    let what = "optional properties in one object";
+                    return Err(GrammarError::TooLarge { what, found, limit });
+                }
+                todo.extend(map.values());
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }

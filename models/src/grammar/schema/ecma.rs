@@ -168,11 +168,8 @@ impl Reader<'_> {
             self.out.push_str(r"\{");
             return Ok(());
         }
-        let large = |text: &str| {
-            text.trim_start_matches('0')
-                .parse::<u32>()
-                .unwrap_or(if text.trim_start_matches('0').is_empty() { 0 } else { u32::MAX })
-        };
+        // A number that has only digits and does not fit is a large one.
+        let large = |text: &str| text.parse().unwrap_or(u64::MAX);
         if !can_repeat || !max.is_empty() && large(min) > large(max) {
             return Err(Fault::Mistake);
         }

@@ -5,16 +5,12 @@ use serde_json::Value;
 use super::keywords::Keywords;
 use super::lost::Lost;
 use super::plain::DEPENDENCIES;
-use crate::grammar::GrammarError;
 
 /// The names of types.
 const TYPES: [&str; 7] = ["integer", "number", "string", "boolean", "null", "array", "object"];
 /// Keywords whose values are counts.
 const COUNTS: [&str; 6] =
     ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"];
-
-/// The number of properties of one object that may be missing.
-const MAX_OPTIONAL: usize = 2000;
 
 /// Remove keywords whose values are of the wrong kind, for which the library would refuse all of
 /// the schema. Counts such as `1.0` become integers.
@@ -62,22 +58,4 @@ fn is_type(value: &Value) -> bool {
         Value::Array(names) => names.iter().all(is_name),
         name => is_name(name),
     }
-}
-
-/// Check the number of properties that may be missing. The library takes time for each pair.
-///
-/// # Errors
-/// [`GrammarError::TooLarge`].
-pub(super) fn check_optional(keywords: &Keywords<'_>) -> Result<(), GrammarError> {
-    let size = |keyword| match keywords.get(keyword) {
-        Some(Value::Object(map)) => map.len(),
-        Some(Value::Array(values)) => values.len(),
-        _ => 0,
-    };
-    let found = size("properties").saturating_sub(size("required"));
-    if found > MAX_OPTIONAL {
-        let what = "optional properties in one object";
-        return Err(GrammarError::TooLarge { what, found, limit: MAX_OPTIONAL });
-    }
-    Ok(())
 }

@@ -14,7 +14,7 @@ use super::patterns::{Patterns, Use};
 use super::plain::{self, plain};
 use super::plan::{ALONE, Around, Plan};
 use super::relaxation::{self, Relaxation, Relaxations};
-use super::{MAX_DEPTH, MAX_VALUES, is_nothing, numbers, refs, shapes};
+use super::{MAX_DEPTH, MAX_VALUES, is_nothing, numbers, refs};
 use crate::Cancel;
 use crate::grammar::compile::check_cancel;
 use crate::grammar::{GrammarError, steps};
@@ -443,7 +443,6 @@ impl<'s> Writer<'s> {
         written: &mut Map<String, Value>,
     ) -> Result<(), GrammarError> {
         let closes = plan.inside.closes;
-        shapes::check_optional(keywords)?;
         for (keyword, value) in keywords.iter().filter(|(keyword, _)| !is_in_place(keyword)) {
             let value = match (keyword, value) {
                 ("properties" | "patternProperties", Value::Object(schemas)) => {
