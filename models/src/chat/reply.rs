@@ -20,6 +20,7 @@
 mod calls;
 mod cursor;
 mod elements;
+mod entries;
 mod find;
 mod formats;
 mod grammar;
@@ -109,7 +110,7 @@ impl Format {
     pub fn unwritable_name(&self, tools: &[Value]) -> Option<UnwritableName> {
         let syntax = self.calls?;
         tools.iter().enumerate().find_map(|(tool, described)| {
-            let parameter = names::unwritable(syntax, described)?;
+            let parameter = names::unwritable(syntax, self.reasoning, described)?;
             Some(UnwritableName { tool, parameter })
         })
     }
@@ -134,8 +135,9 @@ impl Format {
         write::calls(self.calls?, calls, &Tools::new(tools))
     }
 
-    /// Return the place of the first calls of `tools` in a text, with the markers around them, and
-    /// the calls. Calls in sections of their own are found one by one.
+    /// Return the calls of `tools` in a text, with the places of the markers around them. Calls in
+    /// sections of their own are found one by one. The work is linear in the text: where much of it
+    /// looks like calls and is none, later calls may be missed.
     ///
     /// # Example
     /// ```
@@ -145,12 +147,12 @@ impl Format {
     /// let format = Format::of_template("<tool_call>");
     /// let tool = Value::from_json(r#"{"function": {"name": "time"}}"#)?;
     /// let text = r#"What time? <tool_call>{"name": "time", "arguments": {}}</tool_call> Noon."#;
-    /// let (range, calls) = format.find_calls(text, &[tool]).unwrap_or_default();
-    /// assert_eq!((&text[range.end..], calls[0].name.as_str()), (" Noon.", "time"));
+    /// let found = format.find_calls(text, &[tool]);
+    /// assert_eq!((&text[found[0].range.end..], found[0].calls[0].name.as_str()), (" Noon.", "time"));
     /// # Ok::<(), backstitch_models::chat::ChatError>(())
     /// ```
-    pub fn find_calls(&self, text: &str, tools: &[Value]) -> Option<(Range<usize>, Vec<ToolCall>)> {
-        find::first(self.calls?, text, &Tools::new(tools))
+    pub fn find_calls(&self, text: &str, tools: &[Value]) -> Vec<FoundCalls> {
+        self.calls.map_or_else(Vec::new, |calls| find::all(calls, text, &Tools::new(tools)))
     }
 
     /// Return the name of the way of writing calls, such as `hermes`, or `None` if the template has
@@ -286,6 +288,15 @@ impl Format {
         let is_over = end.contains(syntax.close) || end.ends_with(harmony::MESSAGE);
         (is_open || !is_over).then_some(grammar::Thoughts { syntax, calls: self.calls, is_open })
     }
+}
+
+/// Calls in a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundCalls {
+    /// The bytes of the calls, with the markers around them.
+    pub range: Range<usize>,
+    /// The calls in order.
+    pub calls: Vec<ToolCall>,
 }
 
 /// A name that calls in a format cannot have.

@@ -9,16 +9,18 @@
 use super::ends::token_offsets;
 use super::message::Message;
 use super::prompt::Prompt;
+use crate::engine::Tenant;
 use backstitch_models::Token;
 use backstitch_models::chat::Value as TemplateValue;
-use backstitch_models::chat::reply::{Format, ToolCall};
+use backstitch_models::chat::reply::{Format, FoundCalls, ToolCall};
 use backstitch_models::vocab::Vocab;
 use core::ops::Range;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The most tokens of answers that are remembered, 4 bytes each.
+/// The most tokens of answers that are remembered. With its text and the arguments a token takes about
+/// 20 bytes.
 const MAX_TOKENS: usize = 1 << 20;
 /// The most answers that are remembered.
 const MAX_ANSWERS: usize = 4096;
@@ -36,6 +38,7 @@ struct Answers {
 /// An answer with calls.
 #[derive(Debug)]
 struct Answer {
+    tenant: Tenant,
     calls: Vec<Call>,
     tokens: Vec<Token>,
     /// The text of the tokens.
@@ -59,10 +62,11 @@ impl Call {
         Some(Call { id: id.into(), name: name.into(), arguments })
     }
 
-    /// Return true if the model may have written `other`, whose identifier need not be in the text.
-    fn is_same(&self, other: &ToolCall) -> bool {
-        let other = Call::new("", &other.name, &other.arguments);
-        other.is_some_and(|other| self.name == other.name && self.arguments == other.arguments)
+    /// Return true if a text has this call, whose identifier need not be in it.
+    fn is_same(&self, read: &ToolCall) -> bool {
+        let other = Call::new("", &read.name, &read.arguments);
+        let is_own = read.id.as_ref().is_none_or(|id| *id == self.id);
+        is_own && other.is_some_and(|other| self.name == other.name && self.arguments == other.arguments)
     }
 }
 
@@ -81,41 +85,43 @@ fn plain(value: Value) -> Value {
     }
 }
 
-/// The format of calls, and the tools that may be called.
+/// The format of calls, the tools that may be called, and the one who may ask for them.
 #[derive(Clone, Copy)]
 pub(crate) struct CallFormat<'a> {
     pub format: &'a Format,
     pub tools: &'a [TemplateValue],
     pub vocab: &'a Vocab,
+    pub tenant: Tenant,
 }
 
-impl CallFormat<'_> {
-    /// Return the range of the first calls in `text` from `from` on that are these, one after the
-    /// other.
-    fn find(&self, text: &str, from: usize, calls: &[Call]) -> Option<Range<usize>> {
-        let (mut at, mut found, mut start) = (from, Vec::new(), None);
-        while found.len() < calls.len() {
-            let (range, read) = self.format.find_calls(text.get(at..)?, self.tools)?;
-            let wanted = calls.get(found.len()..found.len() + read.len());
-            let is_wanted =
-                wanted.is_some_and(|wanted| wanted.iter().zip(&read).all(|(one, other)| one.is_same(other)));
-            let is_adjacent = start.is_none() || text.get(at..at + range.start)?.trim().is_empty();
-            if is_wanted && is_adjacent {
-                start = start.or(Some(at + range.start));
-                found.extend(read);
-                at += range.end;
-            } else if start.take().is_some() {
-                // The calls at this place are read again as the first ones.
-                found.clear();
-            } else {
-                at += range.end;
+/// Return the range of the places from the index `from` on that are these calls, one after the
+/// other, and the index behind them.
+fn matching(text: &str, places: &[FoundCalls], from: usize, calls: &[Call]) -> Option<(Range<usize>, usize)> {
+    (from..places.len()).find_map(|first| {
+        let (mut rest, mut index, mut end) = (calls, first, None);
+        while !rest.is_empty() {
+            let place = places.get(index)?;
+            let (wanted, further) = rest.split_at_checked(place.calls.len())?;
+            let is_same = wanted.iter().zip(&place.calls).all(|(one, other)| one.is_same(other));
+            let is_next = end.is_none_or(|end| text.get(end..place.range.start).is_some_and(is_blank));
+            if !is_same || !is_next {
+                return None;
             }
+            (rest, index, end) = (further, index + 1, Some(place.range.end));
         }
-        Some(start?..at)
-    }
+        Some((places.get(first)?.range.start..end?, index))
+    })
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
 }
 
 impl OwnCalls {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Answers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Remember an answer with calls.
     pub fn remember(&self, calls: &[ToolCall], tokens: &[Token], format: CallFormat<'_>) {
         let calls: Option<Vec<Call>> = calls
@@ -127,12 +133,15 @@ impl OwnCalls {
         let tokens = tokens.get(..tokens.len() - n_end).unwrap_or_default();
         let bytes: Vec<u8> = tokens.iter().flat_map(|token| format.vocab.piece(*token)).copied().collect();
         let Ok(text) = String::from_utf8(bytes) else { return };
-        let Some(mut range) = format.find(&text, 0, &calls) else { return };
-        if text.get(range.end..).is_some_and(|behind| behind.trim().is_empty()) {
+        // Reasoning may try the calls before they are made.
+        let places = format.format.find_calls(&text, format.tools);
+        let last = (0..places.len()).rev().find_map(|from| matching(&text, places.get(from..)?, 0, &calls));
+        let Some((mut range, _)) = last else { return };
+        if text.get(range.end..).is_some_and(is_blank) {
             range.end = text.len();
         }
-        let answer = Answer { calls, tokens: tokens.to_vec(), text, range };
-        let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = Answer { tenant: format.tenant, calls, tokens: tokens.to_vec(), text, range };
+        let mut answers = self.lock();
         answers.n_tokens += answer.tokens.len();
         answers.all.push_back(Arc::new(answer));
         while answers.n_tokens > MAX_TOKENS || answers.all.len() > MAX_ANSWERS {
@@ -141,32 +150,42 @@ impl OwnCalls {
         }
     }
 
-    /// Return the answer with these calls.
-    fn answer(&self, calls: &[Call]) -> Option<Arc<Answer>> {
-        let answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        answers.all.iter().rev().find(|answer| answer.calls == calls).cloned()
+    /// Return the answer of a tenant with these calls.
+    fn answer(&self, tenant: Tenant, calls: &[Call]) -> Option<Arc<Answer>> {
+        let answers = self.lock();
+        answers.all.iter().rev().find(|answer| answer.tenant == tenant && answer.calls == calls).cloned()
     }
 
     /// Put the tokens that the model wrote into a prompt, in the places of what the template wrote
-    /// for the same calls.
+    /// for the same calls. A place begins with text of the template: people may quote calls.
     pub fn restore(&self, prompt: &mut Prompt, messages: &[Message], format: CallFormat<'_>) {
-        let has_calls = messages.iter().any(|message| !message.tool_calls.is_empty());
-        if !has_calls || self.0.lock().unwrap_or_else(PoisonError::into_inner).all.is_empty() {
+        if self.lock().all.is_empty() {
             return;
         }
+        let calls = |message: &Message| -> Option<Vec<Call>> {
+            let calls = message.tool_calls.iter();
+            calls.map(|call| Call::new(&call.id, &call.name, &call.arguments)).collect()
+        };
+        let with_calls = messages.iter().filter(|message| !message.tool_calls.is_empty()).filter_map(calls);
+        let known: Vec<(Vec<Call>, Option<Arc<Answer>>)> = with_calls
+            .map(|calls| {
+                let answer = self.answer(format.tenant, &calls);
+                (calls, answer)
+            })
+            .collect();
+        if known.iter().all(|(_, answer)| answer.is_none()) {
+            return;
+        }
+        let mut places = format.format.find_calls(&prompt.text, format.tools);
+        places.retain(|place| prompt.trusted.iter().any(|range| range.contains(&place.range.start)));
         let offsets = token_offsets(&prompt.text, &prompt.tokens, format.vocab);
-        let (mut edits, mut from) = (Vec::new(), 0);
-        for message in messages.iter().filter(|message| !message.tool_calls.is_empty()) {
-            let calls =
-                message.tool_calls.iter().map(|call| Call::new(&call.id, &call.name, &call.arguments));
-            let Some(calls) = calls.collect::<Option<Vec<Call>>>() else { continue };
-            let Some(place) = format.find(&prompt.text, from, &calls) else { continue };
-            from = place.end;
-            if let Some(answer) = self.answer(&calls)
-                && let Some(edit) = answer.edit(&prompt.text, &offsets, place, format.vocab)
-            {
-                edits.push(edit);
-            }
+        let (mut edits, mut from) = (Vec::<Edit>::new(), 0);
+        for (calls, answer) in known {
+            let Some((place, next)) = matching(&prompt.text, &places, from, &calls) else { continue };
+            from = next;
+            let edit = answer.and_then(|answer| answer.edit(&prompt.text, &offsets, place, format.vocab));
+            let is_behind = |edit: &Edit| edits.last().is_none_or(|last| last.range.end <= edit.range.start);
+            edits.extend(edit.filter(is_behind));
         }
         edits.into_iter().rev().for_each(|edit| edit.apply(prompt));
     }
@@ -184,7 +203,10 @@ impl Answer {
     /// where the place does.
     fn edit(&self, text: &str, offsets: &[usize], place: Range<usize>, vocab: &Vocab) -> Option<Edit> {
         let own = token_offsets(&self.text, &self.tokens, vocab);
-        let index = |offsets: &[usize], at: usize| offsets.binary_search(&at).ok();
+        let index = |offsets: &[usize], at: usize| {
+            let index = offsets.partition_point(|offset| *offset < at);
+            (offsets.get(index) == Some(&at)).then_some(index)
+        };
         let before = self.text.get(..self.range.start)?;
         let (start, first) = match text.get(..place.start)?.ends_with(before) {
             true => (place.start - before.len(), 0),
@@ -208,5 +230,6 @@ impl Edit {
             }
         }
         prompt.tokens.splice(range, tokens);
+        prompt.message_ends.dedup();
     }
 }

@@ -25,6 +25,8 @@ pub struct Prompt {
     pub in_reasoning: bool,
     /// True if it ends within the answer of the message to continue.
     pub in_answer: bool,
+    /// The parts of the text, as byte ranges, that the template wrote.
+    pub trusted: Vec<Range<usize>>,
 }
 
 /// Text with the byte ranges in which control tokens are recognised.
@@ -151,6 +153,7 @@ impl Template {
         let tokens = text.tokenize(vocab, self.bounds())?;
         let offsets = ends::offsets(&text.text, &text.untrusted(), messages);
         let message_ends = ends::token_counts(&text.text, &tokens, vocab, &offsets);
-        Ok(Prompt { text: text.text, tokens, message_ends, generation_prompt, in_reasoning, in_answer })
+        let Text { text, trusted } = text;
+        Ok(Prompt { text, tokens, message_ends, generation_prompt, in_reasoning, in_answer, trusted })
     }
 }

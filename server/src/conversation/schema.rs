@@ -4,7 +4,8 @@
 //! nowhere. They are followed here. Clients send whatever their libraries make of their types, so a
 //! keyword or a reference that cannot be followed is no error: the values there may then be any.
 
-use backstitch_models::grammar::{reference_target, relaxed_schema};
+use backstitch_models::Cancel;
+use backstitch_models::grammar::{Relaxation, reference_target, relaxed_schema_with};
 use serde_json::{Map, Value, json};
 
 /// The references that are followed inside of each other; a type that contains itself ends there.
@@ -25,12 +26,13 @@ pub(super) fn any_object() -> Value {
     json!({"type": "object"})
 }
 
-/// Return `schema` without references, with all written out that it takes for granted; the schema
-/// of any object if that cannot be done.
-pub(super) fn standalone(schema: &Value) -> Value {
+/// Return `schema` without references, with all written out that it takes for granted, and the
+/// places of what was left out. It is the schema of any object if that cannot be done.
+pub(super) fn standalone(schema: &Value, cancel: &Cancel) -> (Value, Vec<Relaxation>) {
     let mut follower = Follower { root: schema, n_left: MAX_VALUES };
     let followed = follower.value(schema, 0);
-    followed.and_then(|schema| relaxed_schema(&schema).ok()).unwrap_or_else(any_object)
+    let written = followed.and_then(|schema| relaxed_schema_with(&schema, cancel).ok());
+    written.unwrap_or_else(|| (any_object(), Vec::new()))
 }
 
 /// Replaces references by what they refer to.
@@ -140,7 +142,7 @@ mod tests {
             },
             "additionalProperties": false,
         });
-        let followed = standalone(&schema);
+        let followed = standalone(&schema, &Cancel::new()).0;
         assert_eq!(followed["properties"]["size"]["type"], "integer");
         assert_eq!(followed["properties"]["size"]["minimum"], 3);
         assert_eq!(followed["properties"]["size"].get("description"), None);
@@ -160,19 +162,19 @@ mod tests {
                 "properties": {"own": {"type": "integer"}},
             }},
         });
-        let followed = standalone(&schema);
+        let followed = standalone(&schema, &Cancel::new()).0;
         let both = &followed["properties"]["a"];
         assert_eq!(both.pointer("/allOf/0/properties/id/type"), Some(&json!("null")), "{both}");
         assert_eq!(both.pointer("/properties/own/type"), Some(&json!("integer")), "{both}");
         let itself = json!({"type": "object", "properties": {"next": {"$ref": "#/"}}});
-        let next = standalone(&itself);
+        let next = standalone(&itself, &Cancel::new()).0;
         assert_eq!(next.pointer("/properties/next/type"), Some(&json!("object")), "{next}");
     }
 
     #[test]
     fn types_that_contain_themselves_end() {
         let tree = json!({"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}});
-        let followed = standalone(&tree);
+        let followed = standalone(&tree, &Cancel::new()).0;
         let depth = |mut at: &Value| {
             let mut n = 0;
             while let Some(left) = at.pointer("/properties/left") {
@@ -195,11 +197,11 @@ mod tests {
         ] {
             let schema = json!({"type": "object", "properties": {"a": odd, "b": {"type": "null"}}});
             let properties = json!({"a": wanted, "b": {"type": "null"}});
-            assert_eq!(standalone(&schema)["properties"], properties, "{schema}");
+            assert_eq!(standalone(&schema, &Cancel::new()).0["properties"], properties, "{schema}");
         }
         let wide: Map<String, Value> = (0..200).map(|i| (format!("p{i}"), json!({"$ref": "#"}))).collect();
         for schema in [json!({"type": "object", "properties": wide}), json!([1])] {
-            assert_eq!(standalone(&schema), any_object(), "{schema}");
+            assert_eq!(standalone(&schema, &Cancel::new()).0, any_object(), "{schema}");
         }
     }
 }

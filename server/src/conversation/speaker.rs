@@ -2,6 +2,7 @@
 
 use super::own_calls::CallFormat;
 use super::turn::Turn;
+use crate::engine::Tenant;
 use crate::http::{App, new_id};
 use backstitch_models::Token;
 use backstitch_models::chat::Value;
@@ -36,6 +37,7 @@ struct Memory {
     app: Arc<App>,
     format: Format,
     tools: Arc<[Value]>,
+    tenant: Tenant,
     /// The tokens of the answer so far.
     tokens: Vec<Token>,
 }
@@ -49,7 +51,8 @@ impl Speaker {
     /// Begin the answer of a turn, whose calls are remembered.
     pub fn of_turn(app: &Arc<App>, turn: &Turn) -> Self {
         let (app, tools) = (app.clone(), turn.tools.clone());
-        let memory = Memory { app, format: turn.format, tools, tokens: Vec::new() };
+        let tenant = turn.reading.generate.tenant;
+        let memory = Memory { app, format: turn.format, tools, tenant, tokens: Vec::new() };
         let memory = Some(memory).filter(|memory| !memory.tools.is_empty());
         Speaker { memory, ..Speaker::new(&turn.format, &turn.options) }
     }
@@ -69,8 +72,8 @@ impl Speaker {
         let mut deltas = Vec::new();
         self.parser.finish(&mut deltas);
         let deltas = self.note(deltas);
-        if let Some(Memory { app, format, tools, tokens }) = &self.memory {
-            let format = CallFormat { format, tools, vocab: app.vocab() };
+        if let Some(Memory { app, format, tools, tenant, tokens }) = &self.memory {
+            let format = CallFormat { format, tools, vocab: app.vocab(), tenant: *tenant };
             app.own_calls().remember(&self.reply.tool_calls, tokens, format);
         }
         deltas

@@ -8,15 +8,16 @@ use super::request::{Request, Thinking};
 use super::schema::{any_object, standalone};
 use super::template::Template;
 use super::values::template_value;
+use crate::engine::Tenant;
 use crate::http::{ApiError, App, Client, ErrorKind};
 use crate::params::{Constraint, Fields, Reading, read_generate};
-use backstitch_models::Token;
 use backstitch_models::chat::Value as TemplateValue;
 use backstitch_models::chat::reply::{
     Format, Options, ReasoningFormat, Trigger as CallTrigger, UnwritableName,
 };
 use backstitch_models::grammar::{Compiler, GrammarError, Trigger};
 use backstitch_models::vocab::Vocab;
+use backstitch_models::{Cancel, Token};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
@@ -52,23 +53,53 @@ pub(crate) fn render(app: &App, client: &Client, mut request: Request) -> Result
     prepare(app, &mut request)?;
     let template = app.template().of_request(&request).within(MAX_COUNTED, client.cancel());
     let mut prompt = template.prompt(&request, app.vocab(), thinking(app))?;
-    restore_calls(app, &template, &request, &mut prompt);
+    let offered = Offered::new(&request, client.cancel());
+    offered.restore_calls(app, &template, &request, client.tenant(None), &mut prompt);
     Ok(prompt)
 }
 
-/// Put the calls that the model wrote into the prompt, as it wrote them, and return the
-/// descriptions of all tools.
-fn restore_calls(
-    app: &App,
-    template: &Template,
-    request: &Request,
-    prompt: &mut Prompt,
-) -> Arc<[TemplateValue]> {
-    let tools: Arc<[_]> = request.tools.iter().map(|tool| template_value(&tool.to_json())).collect();
-    let format = template.reply_format(!request.tools.is_empty());
-    let format = CallFormat { format: &format, tools: &tools, vocab: app.vocab() };
-    app.own_calls().restore(prompt, &request.messages, format);
-    tools
+/// The tools of a request with schemas that stand alone.
+struct Offered {
+    /// The descriptions of all tools.
+    tools: Arc<[TemplateValue]>,
+    /// The schemas of all tools, by their names.
+    schemas: Vec<(String, Value)>,
+    /// The parts of schemas that are not followed.
+    ignored: Vec<String>,
+}
+
+impl Offered {
+    /// Read the schemas of all tools.
+    fn new(request: &Request, cancel: &Cancel) -> Self {
+        let (mut schemas, mut ignored) = (Vec::new(), Vec::new());
+        for tool in &request.tools {
+            let (schema, relaxed) = standalone(&tool.parameters, cancel);
+            ignored.extend(relaxed.iter().map(|part| format!("{}{part}", tool.name)));
+            schemas.push((tool.name.clone(), schema));
+        }
+        let own: Vec<Value> = schemas.iter().map(|(_, schema)| schema.clone()).collect();
+        Offered { tools: described(&request.tools, &own).into(), schemas, ignored }
+    }
+
+    /// Return the schemas of some of the tools.
+    fn schemas_of(&self, tools: &[Tool]) -> Vec<Value> {
+        let find = |tool: &Tool| self.schemas.iter().find(|(name, _)| *name == tool.name);
+        tools.iter().map(|tool| find(tool).map_or_else(any_object, |(_, schema)| schema.clone())).collect()
+    }
+
+    /// Put the calls that the model wrote into the prompt, as it wrote them.
+    fn restore_calls(
+        &self,
+        app: &App,
+        template: &Template,
+        request: &Request,
+        tenant: Tenant,
+        prompt: &mut Prompt,
+    ) {
+        let format = template.reply_format(!request.tools.is_empty());
+        let format = CallFormat { format: &format, tools: &self.tools, vocab: app.vocab(), tenant };
+        app.own_calls().restore(prompt, &request.messages, format);
+    }
 }
 
 /// Fill in what the server decides where the request does not.
@@ -126,7 +157,9 @@ impl Turn {
         let template = app.template().of_request(&request).within(n_ctx, client.cancel());
         let mut prompt = template.prompt(&request, app.vocab(), thinking(app))?;
         let format = template.reply_format(request.may_call());
-        let offered = restore_calls(app, &template, &request, &mut prompt);
+        let offered = Offered::new(&request, client.cancel());
+        let tenant = client.tenant(Fields::new(body).str("cache_salt")?);
+        offered.restore_calls(app, &template, &request, tenant, &mut prompt);
         let parallel = request.parallel_tool_calls.unwrap_or(template.capabilities().parallel_tool_calls);
         let mut options = Options::default()
             .reasoning(reasoning_format(app, Fields::new(body))?)
@@ -134,7 +167,7 @@ impl Turn {
             .thinking_forced_open(prompt.in_reasoning)
             .prompt(&prompt.generation_prompt);
         let tools = callable(&request)?;
-        let schemas: Vec<Value> = tools.iter().map(|tool| standalone(&tool.parameters)).collect();
+        let schemas = offered.schemas_of(&tools);
         let values = described(&tools, &schemas);
         if let Some(name) = format.unwritable_name(&values) {
             return Err(unwritable(&request, &tools, &name));
@@ -152,10 +185,12 @@ impl Turn {
         }
         if !tools.is_empty() {
             let is_required = matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Named(_));
-            let calls = Calls { format: &format, options: &options, tools: &tools, parallel, is_required };
+            let (format, options, tools, schemas) = (&format, &options, &tools, &schemas);
+            let calls = Calls { format, options, tools, schemas, parallel, is_required };
+            reading.ignored.extend(offered.ignored);
             calls.constrain(app, client, &mut reading)?;
         }
-        Ok(Turn { reading, format, options, tools: offered })
+        Ok(Turn { reading, format, options, tools: offered.tools })
     }
 }
 
@@ -205,6 +240,8 @@ struct Calls<'a> {
     format: &'a Format,
     options: &'a Options,
     tools: &'a [Tool],
+    /// The schemas of their arguments, which stand alone.
+    schemas: &'a [Value],
     parallel: bool,
     is_required: bool,
 }
@@ -223,23 +260,27 @@ impl Calls<'_> {
                 false => Ok(()),
             };
         }
-        if let Some(constraint) = self.followed(&app.compiler(client)?)? {
-            reading.constrain(app, constraint);
-        }
+        let (constraint, schemas) = self.followed(&app.compiler(client)?)?;
+        let followed = self.tools.iter().zip(self.schemas.iter().zip(&schemas));
+        let opened = followed.filter(|(_, (wanted, followed))| wanted != followed);
+        reading.ignored.extend(opened.map(|(tool, _)| format!("{}#", tool.name)));
+        constraint.into_iter().for_each(|constraint| reading.constrain(app, constraint));
         Ok(())
     }
 
     /// Return the grammar of calls that follows as many schemas as possible. A schema may be too
     /// much for a grammar, and many may be so together: then those of the largest tools give way,
-    /// twice as many at a time.
+    /// twice as many at a time. Return the schemas that are followed, too.
     ///
     /// # Errors
     /// [`GrammarError`] if it is too large without any schema.
-    fn followed(&self, compiler: &Compiler) -> Result<Option<Constraint>, GrammarError> {
-        let mut schemas: Vec<Value> = self.tools.iter().map(|tool| standalone(&tool.parameters)).collect();
+    fn followed(&self, compiler: &Compiler) -> Result<(Option<Constraint>, Vec<Value>), GrammarError> {
+        let mut schemas = self.schemas.to_vec();
         let compiled = |schemas: &[Value]| self.grammar(compiler, &described(self.tools, schemas));
-        if let Ok(constraint) = compiled(&schemas) {
-            return Ok(constraint);
+        match compiled(&schemas) {
+            Ok(constraint) => return Ok((constraint, schemas)),
+            Err(GrammarError::Cancelled) => return Err(GrammarError::Cancelled),
+            Err(_) => {}
         }
         open_failing(self.tools, &mut schemas, |tool, schema| {
             let alone = described(core::slice::from_ref(tool), core::slice::from_ref(schema));
@@ -250,9 +291,12 @@ impl Calls<'_> {
         by_size.sort_unstable_by(|one, other| other.cmp(one));
         let mut n_open = 0;
         loop {
-            let result = compiled(&schemas);
-            if result.is_ok() || n_open >= schemas.len() {
-                return result;
+            match compiled(&schemas) {
+                Ok(constraint) => return Ok((constraint, schemas)),
+                Err(error) if n_open >= schemas.len() || error == GrammarError::Cancelled => {
+                    return Err(error);
+                }
+                Err(_) => {}
             }
             n_open = (2 * n_open).max(1);
             for (_, index) in by_size.iter().take(n_open) {
@@ -471,9 +515,10 @@ mod tests {
         ];
         let format = Format::of_template("<tool_call>{{ tool_call | tojson }}</tool_call>");
         let options = Options::default().parallel(false);
-        let calls =
-            Calls { format: &format, options: &options, tools: &tools, parallel: false, is_required: true };
-        let constraint = calls.followed(&compiler).unwrap().unwrap();
+        let schemas = tools.clone().map(|tool| standalone(&tool.parameters, &Cancel::new()).0);
+        let (format, options, tools, schemas) = (&format, &options, &tools, &schemas);
+        let calls = Calls { format, options, tools, schemas, parallel: false, is_required: true };
+        let constraint = calls.followed(&compiler).unwrap().0.unwrap();
         for (name, is_followed) in [("little", true), ("large", true), ("larger", true), ("largest", false)] {
             let mut sampler = constraint.sampler(0);
             let text =

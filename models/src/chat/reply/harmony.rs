@@ -16,7 +16,7 @@ use super::scanner::Scanner;
 use super::tools::{Context, Tool, Tools};
 
 /// The longest header, in bytes.
-const MAX_HEADER: usize = 512;
+pub(super) const MAX_HEADER: usize = 512;
 /// The marker before a header.
 const START: &str = "<|start|>";
 /// The beginning of a message of the assistant, behind which its header goes on.
@@ -115,6 +115,10 @@ impl Harmony {
                             true
                         }
                         None if !ended => false,
+                        None => {
+                            output.cut_calls(true);
+                            false
+                        }
                         // Arguments that are no object are shown.
                         _ => {
                             self.state = State::Content;
@@ -207,6 +211,7 @@ impl Harmony {
                 self.state = State::Content;
                 return true;
             }
+            output.cut_calls(recipient(rest, tools).is_some());
             cursor.at = cursor.text.len();
             return false;
         };

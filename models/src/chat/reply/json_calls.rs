@@ -49,7 +49,9 @@ enum Phase {
 /// A position in an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Member {
-    /// Before a key or the end.
+    /// Before the first key or the end.
+    FirstKey,
+    /// Before a key.
     BeforeKey,
     /// In a key.
     Key,
@@ -95,7 +97,7 @@ impl Object {
     fn new(names_are_keys: bool) -> Self {
         Self {
             names_are_keys,
-            member: Member::BeforeKey,
+            member: Member::FirstKey,
             is_inner: false,
             key: String::new(),
             text: String::new(),
@@ -222,7 +224,7 @@ impl Object {
                     true
                 }
                 Member::BeforeValue => self.begin_value(cursor, tools, late_id, output),
-                _ if cursor.peek() == Some('}') && !self.is_inner => {
+                Member::FirstKey | Member::AfterValue if cursor.peek() == Some('}') && !self.is_inner => {
                     cursor.skip();
                     return self.end(output);
                 }
@@ -237,11 +239,11 @@ impl Object {
     /// Pass the character between keys and values, and return true if it fits.
     fn punctuation(&mut self, cursor: &mut Cursor<'_>) -> bool {
         match (self.member, cursor.peek()) {
-            (Member::BeforeKey, Some('"')) => {
+            (Member::FirstKey | Member::BeforeKey, Some('"')) => {
                 self.begin_text(Member::Key);
                 return true;
             }
-            (Member::BeforeKey | Member::AfterValue, Some('}')) => {
+            (Member::FirstKey | Member::AfterValue, Some('}')) => {
                 (self.is_inner, self.member) = (false, Member::AfterValue);
             }
             (Member::Colon, Some(':')) => self.member = Member::BeforeValue,
@@ -304,7 +306,7 @@ impl Object {
         match self.role(tools) {
             Some(Role::Function) if is_map => {
                 cursor.skip();
-                (self.is_inner, self.member) = (true, Member::BeforeKey);
+                (self.is_inner, self.member) = (true, Member::FirstKey);
                 return true;
             }
             Some(Role::Tool) if !is_map => return false,

@@ -8,6 +8,7 @@
 use alloc::string::String;
 
 use super::cursor::{Cursor, Match, Step};
+use super::entries::Entries;
 use super::scanner::write_text;
 use super::tools::{item, names, property};
 use crate::chat::Value;
@@ -87,21 +88,18 @@ impl Balance {
 /// Convert the arguments of a call, `a=1, b='x'`, to a JSON object.
 pub(super) fn keywords(text: &str) -> Option<String> {
     let mut reader = Reader { text };
-    let mut out = String::from("{");
+    let (mut entries, mut out) = (Entries::default(), String::new());
     while !reader.is_at_end() {
         let name = reader.keyword()?;
         reader.pass('=')?;
-        if out.len() > 1 {
-            out.push(',');
-        }
-        write_text(name, &mut out);
-        out.push(':');
-        reader.value(&mut out, None, 0)?;
+        let mut value = String::new();
+        reader.value(&mut value, None, 0)?;
+        entries.set(name, value);
         if reader.pass(',').is_none() && !reader.is_at_end() {
             return None;
         }
     }
-    out.push('}');
+    entries.write(&mut out);
     Some(out)
 }
 
@@ -109,7 +107,7 @@ pub(super) fn keywords(text: &str) -> Option<String> {
 /// the letter.
 pub(super) fn map(text: &str, schema: &Value) -> Option<String> {
     let mut reader = Reader { text };
-    let mut out = String::from("{");
+    let mut out = String::new();
     reader.entries(&mut out, Some(schema), 0)?;
     reader.is_at_end().then_some(out)
 }
@@ -183,7 +181,6 @@ impl<'t> Reader<'t> {
             return Some(());
         }
         if self.pass('{').is_some() {
-            out.push('{');
             self.entries(out, schema, depth + 1)?;
             return self.pass('}');
         }
@@ -227,12 +224,8 @@ impl<'t> Reader<'t> {
 
     /// Convert the entries of a map up to its closing bracket or the end, and close the map.
     fn entries(&mut self, out: &mut String, schema: Option<&Value>, depth: u32) -> Option<()> {
-        let mut is_first = true;
+        let mut entries = Entries::default();
         while !self.is_at_end() && !self.text.starts_with('}') {
-            if !is_first {
-                out.push(',');
-            }
-            is_first = false;
             let key = match self.known_key(schema) {
                 Some(key) => key.into(),
                 None => match self.string() {
@@ -241,14 +234,14 @@ impl<'t> Reader<'t> {
                 },
             };
             self.pass(':')?;
-            write_text(&key, out);
-            out.push(':');
-            self.value(out, schema.and_then(|schema| property(Some(schema), &key)), depth)?;
+            let mut value = String::new();
+            self.value(&mut value, schema.and_then(|schema| property(Some(schema), &key)), depth)?;
+            entries.set(&key, value);
             if self.pass(',').is_none() {
                 break;
             }
         }
-        out.push('}');
+        entries.write(out);
         Some(())
     }
 

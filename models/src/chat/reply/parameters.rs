@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::grammar::{Writer, json, quoted};
 use super::raw;
-use super::schema::{Alternative, Types, alternatives};
+use super::schema::{self, Alternative, Types, alternatives};
 use super::syntax::{Attribute, Tags};
 use super::tags::CDATA;
 use super::text_rules::{self, Condition};
@@ -47,7 +47,10 @@ impl Writer<'_> {
         if found.contains(&Alternative::Any) {
             found = Alternative::any();
         }
-        let types = found.iter().fold(Types::NONE, |types, one| types | one.types());
+        let types = match name {
+            Name::Known(name) => tool.types(name),
+            Name::Any(_) => found.iter().fold(Types::NONE, |types, one| types | one.types()),
+        };
         let is_told = tags.attribute != Attribute::None;
         let place = Place { tags, tool, name, types: if is_told { Types::STRING } else { types } };
         let has_texts = !is_told && found.iter().any(|one| matches!(one, Alternative::Text(_)));
@@ -140,6 +143,7 @@ impl Writer<'_> {
             (false, Some(_)) => format!("({})* ", others.join(" | ")),
             (false, None) => format!("({}){{0,{n}}} ", others.join(" | ")),
         };
+        let gap = if gap.is_empty() { gap } else { format!("{} ", self.rule("", &gap)) };
         if required.len() > MAX_PERMUTED {
             return required.iter().map(|one| format!("{gap}{one} ")).chain([gap.clone()]).collect();
         }
@@ -218,9 +222,9 @@ impl Writer<'_> {
         let mut found = Vec::new();
         let nested = types & (Types::LIST | Types::MAP);
         let scalars = types.without(nested);
-        if let Some(listed) = schemas.iter().find_map(|schema| schema.get("enum")).and_then(Value::as_list) {
-            let written = listed.iter().filter_map(|value| write::marked(value, self.quote));
-            return written.map(|text| self.literal(&text)).collect();
+        if let Some(listed) = schema::listed(types, schemas) {
+            let written = listed.into_iter().filter_map(|value| write::marked(value, self.quote));
+            return written.map(|text| self.marked_literal(&text)).collect();
         }
         if scalars != Types::NONE {
             found.push(format!("%json {}", json(&joined(scalars, schemas))));
@@ -233,11 +237,19 @@ impl Writer<'_> {
             });
         }
         if nested.meet(Types::MAP) {
-            let object = Tool { name: String::new(), parameters: joined(Types::MAP, schemas) };
+            let object = Tool::new("", joined(Types::MAP, schemas));
             let shapes = object.variants();
             found.extend(shapes.iter().filter(|_| depth < MAX_DEPTH).map(|shape| self.map(shape, depth + 1)));
         }
         found
+    }
+
+    /// Return the symbols of a text in Gemma's notation, in which only its quotes are the format's.
+    fn marked_literal(&self, text: &str) -> String {
+        let quote = self.literal(self.quote);
+        let texts =
+            text.split(self.quote).map(|text| if text.is_empty() { String::new() } else { quoted(text) });
+        texts.collect::<Vec<_>>().join(&format!(" {quote} "))
     }
 
     /// Return the symbols of a list in Gemma's notation.
@@ -382,7 +394,7 @@ impl Place<'_> {
         let mut written = String::new();
         raw::write(text, self.types, &mut written);
         let is_free = self.tags.ends(self.tool).iter().all(|stop| !written.contains(stop));
-        (is_free && !(self.tags.has_cdata && written.starts_with(CDATA))).then_some(written)
+        (is_free && !(self.tags.has_cdata && written.trim_start().starts_with(CDATA))).then_some(written)
     }
 
     /// Return the conditions of a string without quotes. `is_limited` says that the schema has

@@ -4,6 +4,7 @@
 //! are strings. [`alternatives`] answers for the reader, the writer and the grammar alike: unions,
 //! lists of constants and types become one list of [`Alternative`]s.
 
+use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ops::{BitAnd, BitOr};
@@ -146,6 +147,7 @@ impl Alternative {
         match (self, other) {
             (Self::Any, other) | (other, Self::Any) => Some(other.clone()),
             (Self::Texts(own), Self::Texts(others)) => {
+                let others: BTreeSet<&String> = others.iter().collect();
                 let both = own.iter().filter(|text| others.contains(text)).cloned().collect();
                 Some(Self::Texts(both)).filter(|both| *both != Self::Texts(Vec::new()))
             }
@@ -167,6 +169,15 @@ impl Alternative {
 pub(super) fn types(schema: Option<&Value>) -> Types {
     let alternatives = alternatives(schema);
     alternatives.iter().fold(Types::NONE, |types, alternative| types | alternative.types())
+}
+
+/// Return the constants of these types that all `schemas` list, or `None` if none lists any.
+pub(super) fn listed(types: Types, schemas: &[Value]) -> Option<Vec<&Value>> {
+    let mut lists = schemas.iter().filter_map(|schema| schema.get("enum").and_then(Value::as_list));
+    let first = lists.next()?;
+    let others: Vec<&[Value]> = lists.collect();
+    let is_everywhere = |value: &&Value| others.iter().all(|list| list.contains(value));
+    Some(first.iter().filter(|value| types.meet(Types::of(value))).filter(is_everywhere).collect())
 }
 
 /// Return the values that `schema` allows; any value if there is none.
@@ -287,15 +298,11 @@ fn meet(own: &[Alternative], others: &[Alternative]) -> Vec<Alternative> {
 
 /// Return the alternatives with all lists of strings as one.
 fn joined(alternatives: Vec<Alternative>) -> Vec<Alternative> {
-    let (mut texts, mut found) = (Vec::new(), Vec::new());
+    let (mut texts, mut known, mut found) = (Vec::new(), BTreeSet::new(), Vec::new());
     for alternative in alternatives {
         match alternative {
             Alternative::Texts(more) => {
-                more.into_iter().for_each(|text| {
-                    if !texts.contains(&text) {
-                        texts.push(text);
-                    }
-                });
+                texts.extend(more.into_iter().filter(|text| known.insert(text.clone())))
             }
             other => found.push(other),
         }

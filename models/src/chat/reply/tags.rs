@@ -5,11 +5,11 @@
 //! object is read as JSON, so that its strings may contain the tag behind it.
 
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 
 use super::cursor::{Cursor, Match, Step};
-use super::scanner::{Scanner, write_text};
-use super::schema::{self, Types};
+use super::entries::Entries;
+use super::scanner::Scanner;
+use super::schema::Types;
 use super::syntax::Tags;
 use super::tools::{MAX_NAME, Tool};
 use super::{elements, raw};
@@ -41,7 +41,7 @@ pub(super) struct TagReader {
     /// The number of tags of the parameter's name within the value that are not closed yet.
     n_inner: usize,
     /// The names and the JSON texts of the parameters.
-    entries: Vec<(String, String)>,
+    entries: Entries,
 }
 
 /// A position between or in parameters.
@@ -79,20 +79,14 @@ impl TagReader {
             types: Types::ALL,
             json: (String::new(), Scanner::new()),
             n_inner: 0,
-            entries: Vec::new(),
+            entries: Entries::default(),
         }
     }
 
     /// Return the arguments as JSON text, once all were read.
     pub(super) fn arguments(&self) -> String {
-        let mut out = String::from("{");
-        for (i, (name, value)) in self.entries.iter().enumerate() {
-            out.push_str(if i > 0 { "," } else { "" });
-            write_text(name, &mut out);
-            out.push(':');
-            out.push_str(value);
-        }
-        out.push('}');
+        let mut out = String::new();
+        self.entries.write(&mut out);
         out
     }
 
@@ -214,7 +208,7 @@ impl TagReader {
             },
         }
         self.end = tags.end_of(&self.name);
-        self.types = schema::types(tool.value_schema(&self.name));
+        self.types = tool.types(&self.name);
         let next = if tags.before_value.is_empty() { Place::BeforeValue } else { Place::Attributes };
         self.go(next, cursor.at)
     }
@@ -392,10 +386,7 @@ impl TagReader {
 
     /// Add a parameter. Of several with one name the last counts.
     fn add(&mut self, json: String) {
-        match self.entries.iter_mut().find(|(name, _)| *name == self.name) {
-            Some((_, value)) => *value = json,
-            None => self.entries.push((self.name.clone(), json)),
-        }
+        self.entries.set(&self.name, json);
     }
 }
 
@@ -403,7 +394,7 @@ impl TagReader {
 /// it, or one that may stand there once more text comes.
 fn known_name<'a>(cursor: &Cursor<'_>, tool: &'a Tool, behind: &str) -> Option<(&'a str, Match)> {
     let mut found: Option<(&str, Match)> = None;
-    for (name, _) in tool.parameters().filter(|(name, _)| name.len() <= MAX_NAME) {
+    for name in tool.names().filter(|name| name.len() <= MAX_NAME) {
         let whole = match cursor.look(name) {
             Match::Found => Cursor { at: cursor.at + name.len(), ..*cursor }.look(behind),
             other => other,

@@ -11,7 +11,7 @@ use super::grammar::{Writer, quoted};
 use super::pieces::{Piece, pieces};
 use super::ranges;
 use super::scanner::write_json;
-use super::schema::Types;
+use super::schema::{self, Types};
 use crate::chat::Value;
 
 /// Any text.
@@ -33,9 +33,9 @@ impl Condition {
         Self(format!("~/(?s:.*)({})(?s:.*)/", texts.join("|")))
     }
 
-    /// The string does not begin with `text`.
+    /// The string does not begin with `text`, behind white space.
     pub(super) fn not_beginning(text: &str) -> Self {
-        Self(format!("~/{}(?s:.*)/", escaped(text)))
+        Self(format!("~/\\s*{}(?s:.*)/", escaped(text)))
     }
 
     /// The string is none of these texts, and matches none of these patterns; `None` if there are
@@ -101,10 +101,9 @@ pub(super) fn of_limits(limits: &[Value]) -> Vec<Condition> {
 /// Return the condition of texts that are values of these types, no lists or objects, that all
 /// `schemas` allow; `None` if there are none. Bounds of numbers are those of integers.
 pub(super) fn scalars(types: Types, schemas: &[Value]) -> Option<Condition> {
-    let listed = schemas.iter().find_map(|schema| schema.get("enum")).and_then(Value::as_list);
     let mut words: Vec<String> = Vec::new();
-    if let Some(listed) = listed {
-        for value in listed.iter().filter(|value| types.meet(Types::of(value))) {
+    if let Some(listed) = schema::listed(types, schemas) {
+        for value in listed {
             let mut text = String::new();
             write_json(value, &mut text);
             words.push(escaped(&text));
@@ -146,25 +145,25 @@ fn numbers(schemas: &[Value]) -> Option<String> {
 }
 
 /// Return the regular expression of the strings of a format.
-fn format_pattern(name: &str) -> Option<&'static str> {
-    const DATE: &str = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])";
-    const TIME: &str =
-        r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+\-]([01][0-9]|2[0-3]):[0-5][0-9])";
-    const DATE_TIME: &str = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+\-]([01][0-9]|2[0-3]):[0-5][0-9])";
+fn format_pattern(name: &str) -> Option<String> {
+    const DATE: &str = concat!(
+        r"[0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])",
+        r"|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-9]))",
+    );
+    const TIME: &str = concat!(
+        r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?",
+        r"(Z|[+\-]([01][0-9]|2[0-3]):[0-5][0-9])",
+    );
+    const BYTE: &str = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
+    const LABEL: &str = r"[a-zA-Z0-9]([a-zA-Z0-9\-]{0,61}[a-zA-Z0-9])?";
     Some(match name {
-        "date" => DATE,
-        "time" => TIME,
-        "date-time" => DATE_TIME,
-        "uuid" => r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
-        "ipv4" => {
-            r"((25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\.){3}(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
-        }
-        "email" => {
-            r"[a-zA-Z0-9_+\-]+(\.[a-zA-Z0-9_+\-]+)*@[a-zA-Z0-9]([a-zA-Z0-9\-]{0,61}[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9\-]{0,61}[a-zA-Z0-9])?)*"
-        }
-        "hostname" => {
-            r"[a-zA-Z0-9]([a-zA-Z0-9\-]{0,61}[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9\-]{0,61}[a-zA-Z0-9])?){0,3}"
-        }
+        "date" => DATE.into(),
+        "time" => TIME.into(),
+        "date-time" => format!("{DATE}T{TIME}"),
+        "uuid" => "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}".into(),
+        "ipv4" => format!(r"({BYTE}\.){{3}}{BYTE}"),
+        "email" => format!(r"[a-zA-Z0-9_+\-]+(\.[a-zA-Z0-9_+\-]+)*@{LABEL}(\.{LABEL})*"),
+        "hostname" => format!(r"{LABEL}(\.{LABEL})*"),
         _ => return None,
     })
 }

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use super::schema::{self, Types};
 use crate::chat::Value;
 
 /// The longest name of a tool or parameter, and the longest identifier of a call, in bytes.
@@ -34,6 +35,8 @@ pub(super) struct Tool {
     pub(super) name: String,
     /// The JSON schema of the arguments, or null.
     pub(super) parameters: Value,
+    /// The schema of which this is a shape, if it is one of several.
+    whole: Option<Value>,
 }
 
 impl Tools {
@@ -44,7 +47,7 @@ impl Tools {
             let function = value.get("function").unwrap_or(value);
             let name = function.get("name").and_then(Value::as_str).filter(|name| !name.is_empty())?;
             let parameters = function.get("parameters").or_else(|| function.get("input_schema"));
-            Some(Tool { name: name.to_string(), parameters: parameters.cloned().unwrap_or_default() })
+            Some(Tool::new(name, parameters.cloned().unwrap_or_default()))
         };
         Self(described.iter().filter_map(tool).collect())
     }
@@ -66,6 +69,11 @@ impl Tools {
 }
 
 impl Tool {
+    /// Make a tool with a schema of its arguments.
+    pub(super) fn new(name: &str, parameters: Value) -> Self {
+        Self { name: name.to_string(), parameters, whole: None }
+    }
+
     /// Return the names and schemas of the parameters.
     pub(super) fn parameters(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.named_schemas("properties")
@@ -113,11 +121,12 @@ impl Tool {
     /// alternatives for each way to choose among these. If there are too many, the only one is an
     /// object with any further parameters.
     pub(super) fn variants(&self) -> Vec<Self> {
-        let tool = |parameters| Self { name: self.name.clone(), parameters };
+        let tool =
+            |parameters| Self { name: self.name.clone(), parameters, whole: Some(self.parameters.clone()) };
         let shapes = shapes(&self.parameters, 0).filter(|shapes| shapes.len() <= MAX_SHAPES);
         match shapes {
             Some(shapes) => shapes.into_iter().map(tool).collect(),
-            None => Vec::from([tool(Value::map([("additionalProperties", Value::Bool(true))]))]),
+            None => Vec::from([tool(without_unions(&self.parameters))]),
         }
     }
 
@@ -137,6 +146,40 @@ impl Tool {
     pub(super) fn value_schema(&self, name: &str) -> Option<&Value> {
         property(Some(&self.parameters), name)
     }
+
+    /// Return the types that values of a parameter may have in any part or alternative of the
+    /// schema: who reads a value does not know yet which alternative it is.
+    pub(super) fn types(&self, name: &str) -> Types {
+        let whole = self.whole.as_ref().unwrap_or(&self.parameters);
+        let mut found = Vec::new();
+        all_named(whole, name, 0, &mut found);
+        match found.is_empty() {
+            true => schema::types(whole.get("additionalProperties")),
+            false => found.into_iter().fold(Types::NONE, |types, schema| types | schema::types(Some(schema))),
+        }
+    }
+
+    /// Return the names of the parameters in all parts and alternatives of the schema.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        names(Some(self.whole.as_ref().unwrap_or(&self.parameters)), 0)
+    }
+}
+
+/// Collect the schemas of a property in a schema and its parts and alternatives, within `depth`
+/// others.
+fn all_named<'s>(schema: &'s Value, name: &str, depth: u32, found: &mut Vec<&'s Value>) {
+    found.extend(schema.get("properties").and_then(|properties| properties.get(name)));
+    if depth < MAX_DEPTH {
+        choices(schema).for_each(|choice| all_named(choice, name, depth + 1, found));
+    }
+}
+
+/// Return the schema of objects with the own keywords of `schema`, and any further properties.
+fn without_unions(schema: &Value) -> Value {
+    let Value::Map(entries) = schema else { return schema.clone() };
+    let is_kept = |key: &str| !["allOf", "anyOf", "oneOf", "additionalProperties"].contains(&key);
+    let own = entries.iter().filter(|(key, _)| is_kept(key)).cloned();
+    Value::Map(own.chain([("additionalProperties".to_string(), Value::Bool(true))]).collect())
 }
 
 /// Return the schemas of objects that `schema` allows, one for each choice among its alternatives;

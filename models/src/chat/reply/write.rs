@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::raw;
 use super::scanner::write_json;
-use super::schema::{self, Types};
+use super::schema::Types;
 use super::syntax::{Attribute, CallSyntax, Identifier, Keys, Part, Tags};
 use super::tags::CDATA;
 use super::tools::{Tool, Tools};
@@ -146,7 +146,7 @@ pub(super) fn marked(value: &Value, quote: &str) -> Option<String> {
 
 /// Return a key in Gemma's notation: bare, unless its characters mean something there.
 pub(super) fn marked_key(name: &str, quote: &str) -> String {
-    let has_meaning = name.contains([',', '{', '}', '[', ']', '"', '\'', '<', '\\']);
+    let has_meaning = name.contains([',', ':', '(', ')', '{', '}', '[', ']', '"', '\'', '<', '\\']);
     if has_meaning || name.trim() != name || name.is_empty() {
         format!("{quote}{name}{quote}")
     } else {
@@ -160,12 +160,12 @@ fn tagged(tags: &Tags, tool: &Tool, name: &str, value: &Value) -> Option<String>
     let mut text = String::new();
     match value {
         Value::Str(string) if tags.attribute != Attribute::None => text.push_str(string),
-        Value::Str(string) => raw::write(string, schema::types(tool.value_schema(name)), &mut text),
+        Value::Str(string) => raw::write(string, tool.types(name), &mut text),
         other => write_json(other, &mut text),
     }
     let is_text = value.as_str().is_some();
     let is_plain = !is_text || tags.ends(tool).iter().all(|end| !text.contains(end));
-    if !is_plain || (is_text && tags.has_cdata && text.starts_with(CDATA)) {
+    if !is_plain || (is_text && tags.has_cdata && text.trim_start().starts_with(CDATA)) {
         return None;
     }
     let line = if tags.own_lines { "\n" } else { "" };
@@ -181,8 +181,8 @@ impl Tags {
             return Vec::from([self.namespace.into()]);
         }
         let mut begins: Vec<String> = tool
-            .parameters()
-            .map(|(other, _)| format!("{}{other}{}", self.begin, self.after_name))
+            .names()
+            .map(|other| format!("{}{other}{}", self.begin, self.after_name))
             .take(MAX_BEGINS + 1)
             .collect();
         if begins.len() > MAX_BEGINS {

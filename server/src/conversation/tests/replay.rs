@@ -5,6 +5,7 @@
 use super::super::schema::standalone;
 use super::super::turn::{callable, described};
 use super::*;
+use backstitch_models::Cancel;
 use backstitch_models::chat::reply::{Format, Options, ReasoningFormat, Reply};
 use std::io::{BufRead, BufReader};
 
@@ -34,7 +35,8 @@ fn answer(case: &Value) -> Result<Vec<Value>, Box<dyn std::error::Error>> {
     let prompt = template.of_request(&request).prompt(&request, model().vocab(), Thinking::Auto)?;
     let format = template.reply_format(request.may_call());
     let tools = callable(&request)?;
-    let schemas: Vec<Value> = tools.iter().map(|tool| standalone(&tool.parameters)).collect();
+    let schemas: Vec<Value> =
+        tools.iter().map(|tool| standalone(&tool.parameters, &Cancel::new()).0).collect();
     let options = Options::default()
         .reasoning(ReasoningFormat::Deepseek)
         .parallel(true)
