@@ -124,7 +124,7 @@ fn a_call_is_whole_or_no_call() {
                 let answer = ask(400, Some(stop));
                 let (cut, _) = calls(interface, &answer);
                 assert!(cut.is_empty() || cut == found, "{name}, {interface}, {stop:?}: {answer}");
-                assert!(!cut.is_empty() || !answer.to_string().contains("tool_use"), "{answer}");
+                assert!(!cut.is_empty() || !answer.to_string().contains("\"tool_use\""), "{answer}");
             }
         }
     }

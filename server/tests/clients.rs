@@ -83,8 +83,7 @@ fn media_are_refused_in_the_shape_of_the_interface() {
     let part = json!({"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}});
     let body = json!({"max_tokens": 5, "messages": [{"role": "user", "content": [part]}]});
     let (status, answer) = server.send("POST", "/v1/messages", &body);
-    // llama-server's tests of this interface want it so.
-    assert_eq!((status, &answer["type"]), (500, &json!("error")));
+    assert_eq!((status, &answer["type"]), (400, &json!("error")));
     assert!(answer["error"]["message"].as_str().unwrap().contains("image input is not supported"));
 }
 

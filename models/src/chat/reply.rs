@@ -148,7 +148,8 @@ impl Format {
     /// let tool = Value::from_json(r#"{"function": {"name": "time"}}"#)?;
     /// let text = r#"What time? <tool_call>{"name": "time", "arguments": {}}</tool_call> Noon."#;
     /// let found = format.find_calls(text, &[tool]);
-    /// assert_eq!((&text[found[0].range.end..], found[0].calls[0].name.as_str()), (" Noon.", "time"));
+    /// assert_eq!(&text[found[0].range.end..], " Noon.");
+    /// assert_eq!(found[0].calls[0].name, "time");
     /// # Ok::<(), backstitch_models::chat::ChatError>(())
     /// ```
     pub fn find_calls(&self, text: &str, tools: &[Value]) -> Vec<FoundCalls> {

@@ -19,8 +19,8 @@ use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The most tokens of answers that are remembered. With its text and the arguments a token takes about
-/// 20 bytes.
+/// The most tokens of answers that are remembered. With its text and the arguments a token takes
+/// about 20 bytes.
 const MAX_TOKENS: usize = 1 << 20;
 /// The most answers that are remembered.
 const MAX_ANSWERS: usize = 4096;

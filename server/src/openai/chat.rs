@@ -23,18 +23,28 @@ const DEFAULT_TOP: usize = 20;
 /// Answer with the assistant's next message, at OpenAI's own path. OpenAI asks for the name of a
 /// model. Programs for llama-server leave it out, but set something; a body of nothing but messages
 /// was forgotten to be completed.
-pub(super) async fn complete_named(ready: Ready, client: Client, body: Body) -> Result<Response, ApiError> {
-    match body.keys().all(|name| name == "messages") && !body.is_empty() {
-        true => Err(ApiError::missing("model")),
-        false => complete(ready, client, body).await,
-    }
+pub(super) async fn complete_named(
+    Ready(app): Ready,
+    client: Client,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let is_forgotten = body.keys().all(|name| name == "messages");
+    answer(app, client, body, is_forgotten).await
 }
 
 /// Answer with the assistant's next message.
 pub(super) async fn complete(Ready(app): Ready, client: Client, body: Body) -> Result<Response, ApiError> {
+    answer(app, client, body, false).await
+}
+
+/// Answer with the assistant's next message, unless the name of a model is missing.
+async fn answer(app: Arc<App>, client: Client, body: Body, lacks_model: bool) -> Result<Response, ApiError> {
     let (shared, class) = (app.clone(), body.class());
     let (body, mut turn) = blocking(&client, class, move |client| {
         let turn = Turn::read(&shared, client, &body, Request::from_chat(&body)?)?;
+        if lacks_model {
+            return Err(ApiError::missing("model"));
+        }
         Ok((body, turn))
     })
     .await?;

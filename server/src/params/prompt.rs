@@ -128,10 +128,10 @@ impl Reader<'_> {
         let n_ctx = self.app.summary().n_ctx as usize;
         let mut tokens = Vec::with_capacity(items.len().min(n_ctx));
         for (i, item) in items.iter().enumerate() {
-            if tokens.len() > n_ctx {
-                return Err(ApiError::far_too_long(tokens.len(), n_ctx));
-            }
             match item {
+                Value::String(_) if tokens.len() > n_ctx => {
+                    return Err(ApiError::far_too_long(tokens.len(), n_ctx));
+                }
                 Value::String(text) => {
                     let add =
                         if i == 0 && self.add != AddSpecial::No { AddSpecial::Start } else { AddSpecial::No };

@@ -41,8 +41,8 @@ pub(super) fn all(syntax: &'static CallSyntax, text: &str, tools: &Tools) -> Vec
     found
 }
 
-/// Return the offsets at which calls may begin, ascending, and the lengths of the markers there that
-/// are read already.
+/// Return the offsets at which calls may begin, ascending, and the lengths of the markers there
+/// that are read already.
 fn places(syntax: &CallSyntax, text: &str) -> Vec<(usize, usize)> {
     if syntax.name == HARMONY {
         return text.match_indices(harmony::MESSAGE).map(|(at, _)| (at, 0)).take(MAX_TRIED).collect();
