@@ -349,8 +349,7 @@ fn errors_have_the_shape_of_their_interface() {
     let source = json!({"type": "base64", "media_type": "image/png", "data": "AAAA"});
     let messages = json!([{"role": "user", "content": [{"type": "image", "source": source}]}]);
     let (status, error) = server.error("/v1/messages", json!({"max_tokens": 3, "messages": messages}));
-    // Clients of llama-server's form of this interface expect this status.
-    assert_eq!((status, &error["error"]["type"]), (500, &json!("api_error")));
+    assert_eq!((status, &error["error"]["type"]), (400, &json!("invalid_request_error")));
     let mut long = hello();
     long["messages"][0]["content"] = "the dog ".repeat(600).into();
     for stream in [false, true] {

@@ -56,8 +56,10 @@ pub fn collect(
     })));
     let n_chunks = windows.len();
     let result = windows.zip(1..).try_for_each(|(window, n)| {
-        read(ctx, window.tokens)?;
+        let is_read = read(ctx, window.tokens);
+        // An input that is too large says more than the outputs that come of it.
         replace(&mut lock(&collected).result, Ok(()))?;
+        is_read?;
         done(n);
         Ok::<_, Error>(())
     });
