@@ -1,13 +1,14 @@
 //! The order of messages, made such that a template takes it.
 //!
 //! The place of a message depends only on those before it, so that a conversation which goes on
-//! keeps its beginning; only results that come late move up to their calls. Nothing that was said
-//! is left out.
+//! keeps its beginning; only results that come late move up to their calls, and one that names no
+//! call gets one that no later result names. Nothing is left out here.
 
 use super::adapt::{is_system, joined};
 use super::fallback::result_text;
 use super::message::{Content, Message, ToolCall};
 use super::sequences::{Results, Turns};
+use std::collections::{HashMap, VecDeque};
 
 /// The speaker of a message that counts where speakers take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,27 +119,28 @@ pub(super) fn arrange_results(messages: Vec<Message>, results: &Results) -> Vec<
 /// Calls and results that follow each other.
 #[derive(Default)]
 struct Exchange {
-    /// The messages; for a result the index of the message with its call, or of the last one with
-    /// calls before it.
-    messages: Vec<(Message, Option<usize>)>,
-    /// The calls without a result so far, with the indices of their messages.
-    open: Vec<(usize, ToolCall)>,
-    /// The index of the last message with calls.
-    last: Option<usize>,
+    /// The messages, those with several calls taken apart where the template takes one at a time.
+    messages: Vec<Message>,
+    /// The calls, each with the index of its message.
+    calls: Vec<(usize, ToolCall)>,
     /// True if a message had several calls that the template takes one at a time.
     is_split: bool,
+}
+
+/// The calls of one identifier.
+#[derive(Default)]
+struct SameId {
+    /// The indices of those without a result.
+    open: VecDeque<usize>,
+    /// The index of the one that was answered last.
+    answered: Option<usize>,
 }
 
 impl Exchange {
     /// Add a message. `n_before` messages stand before all of these.
     fn add(&mut self, mut message: Message, results: &Results, n_before: usize) {
         if message.role == "tool" {
-            let id = message.tool_call_id.as_deref().filter(|id| !id.is_empty());
-            let at = self.open.iter().position(|(_, call)| Some(call.id.as_str()) == id);
-            let at = at.or((!self.open.is_empty()).then_some(0));
-            let found = at.map(|at| self.open.remove(at));
-            let of = found.as_ref().map(|(of, _)| *of).or(self.last);
-            self.messages.push((arranged(message, found.map(|(_, call)| call), results), of));
+            self.messages.push(message);
             return;
         }
         if !results.without_ids {
@@ -150,23 +152,76 @@ impl Exchange {
         while calls.peek().is_some() {
             let some: Vec<ToolCall> = calls.by_ref().take(n_alone).collect();
             let of = self.messages.len();
-            self.open.extend(some.iter().map(|call| (of, call.clone())));
+            self.calls.extend(some.iter().map(|call| (of, call.clone())));
             let next = Message { role: message.role.clone(), content: Content::None, ..Message::default() };
             let said = core::mem::replace(&mut message, next);
-            self.messages.push((Message { tool_calls: some, ..said }, None));
-            self.last = Some(of);
+            self.messages.push(Message { tool_calls: some, ..said });
         }
+    }
+
+    /// Return for each message the index of the call that it answers. A result belongs to the call
+    /// of its identifier, even if that was answered before. Only those that name no call get the
+    /// calls that are left.
+    fn answered_calls(&self) -> Vec<Option<usize>> {
+        let mut by_id: HashMap<&str, SameId> = HashMap::new();
+        let mut calls = self.calls.iter().enumerate().peekable();
+        let mut answered = Vec::with_capacity(self.messages.len());
+        let mut is_open = vec![true; self.calls.len()];
+        for (i, message) in self.messages.iter().enumerate() {
+            while let Some((at, (_, call))) = calls.next_if(|(_, (of, _))| *of <= i) {
+                by_id.entry(&call.id).or_default().open.push_back(at);
+            }
+            let id = message.tool_call_id.as_deref().filter(|id| message.role == "tool" && !id.is_empty());
+            let same = id.and_then(|id| by_id.get_mut(id));
+            let at = same.and_then(|same| {
+                same.answered = same.open.pop_front().or(same.answered);
+                same.answered
+            });
+            at.and_then(|at| is_open.get_mut(at)).into_iter().for_each(|is_open| *is_open = false);
+            answered.push(at);
+        }
+        let left = self.calls.iter().enumerate().zip(is_open).filter(|(_, is_open)| *is_open);
+        let mut left = left.map(|((at, (of, _)), _)| (at, *of)).peekable();
+        for (i, (message, at)) in self.messages.iter().zip(&mut answered).enumerate() {
+            if message.role == "tool" && at.is_none() {
+                *at = left.next_if(|(_, of)| *of < i).map(|(at, _)| at);
+            }
+        }
+        answered
     }
 
     /// Return the messages in the order that the template takes.
     fn arranged(self, results: &Results) -> Vec<Message> {
-        if results.calls_in_a_row && !self.is_split {
-            return self.messages.into_iter().map(|(message, _)| message).collect();
+        let answered = self.answered_calls();
+        let mut first_results: HashMap<usize, usize> = HashMap::new();
+        let mut last = None;
+        // Each message with the index of the one that calls, and true for results.
+        let mut placed: Vec<(Message, (usize, bool))> = Vec::with_capacity(self.messages.len());
+        for (i, (message, at)) in self.messages.into_iter().zip(answered).enumerate() {
+            if message.role != "tool" {
+                last = Some(i);
+                placed.push((message, (i, false)));
+                continue;
+            }
+            // A call that has its result takes no other one where all results need a call.
+            let needs_call = !results.orphans && results.role.is_some();
+            let first = at.and_then(|at| first_results.get(&at)).filter(|_| needs_call);
+            if let Some((first, _)) = first.and_then(|first| placed.get_mut(*first)) {
+                *first = joined(core::mem::take(first), message);
+                continue;
+            }
+            if let Some(at) = at {
+                first_results.insert(at, placed.len());
+            }
+            let call = at.and_then(|at| self.calls.get(at));
+            let place = call.map(|(of, _)| *of).or(last).map_or((i, false), |of| (of, true));
+            placed.push((arranged(message, call.map(|(_, call)| call.clone()), results), place));
         }
-        let mut numbered: Vec<_> = self.messages.into_iter().enumerate().collect();
-        // A result comes behind its call, and behind those that came before it.
-        numbered.sort_by_key(|(i, (_, of))| of.map_or((*i, false), |of| (of, true)));
-        numbered.into_iter().map(|(_, (message, _))| message).collect()
+        if !results.calls_in_a_row || self.is_split {
+            // A result comes behind its call, and behind those that came before it.
+            placed.sort_by_key(|(_, place)| *place);
+        }
+        placed.into_iter().map(|(message, _)| message).collect()
     }
 }
 

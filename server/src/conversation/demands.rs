@@ -46,7 +46,7 @@ pub(super) struct Demands {
     pub turns: Turns,
     /// The places and fields of results of tools.
     pub results: Results,
-    /// Messages of roles that no template knows are taken.
+    /// Messages of roles that no template knows reach the text.
     pub any_role: bool,
     /// Schemas of parameters have a type and properties.
     pub full_schemas: bool,
@@ -67,6 +67,9 @@ impl Demands {
             reasoning: reasoning.into(),
             ..calling(text, id)
         };
+        let joined_results = source.contains("<|tool_call>call:")
+            && source.contains("tool_responses")
+            && !source.contains("OpenAI Chat Completions:");
         Demands {
             several_systems: probe.shows_systems(&[
                 ("system", NEEDLE),
@@ -85,13 +88,11 @@ impl Demands {
             short_ids: !accepts(calling("", "", "call_0123456789"), calling("", "", SHORT_ID)),
             form: probe.form,
             turns: Turns::of(&probe),
-            results: Results::of(&probe),
-            any_role: probe.takes_role("nEEdle-role"),
+            results: Results::of(&probe, joined_results),
+            any_role: probe.takes_role("unknown-role"),
             full_schemas: probe.needs_full_schemas(),
             lists: probe.probe.lists,
-            joined_results: source.contains("<|tool_call>call:")
-                && source.contains("tool_responses")
-                && !source.contains("OpenAI Chat Completions:"),
+            joined_results,
             trimmed: source.contains("You have access to the following functions in JSONSchema format"),
         }
     }
@@ -179,19 +180,35 @@ impl Messages<'_> {
         self.render(messages).is_some() || self.render(other).is_none()
     }
 
-    /// Return true if the template takes these messages together with a tool.
-    pub fn takes_with_tool(&self, messages: &[Message]) -> bool {
+    /// Return the text of messages together with a tool.
+    fn render_with_tool(&self, messages: &[Message]) -> Option<String> {
         let values = messages.iter().map(|message| message_value(message, &self.form));
-        self.probe
-            .render_with(Conversation::new(values), &probe_tool(json!({"type": "object", "properties": {}})))
-            .is_some()
+        let tool = probe_tool(json!({"type": "object", "properties": {}}));
+        self.probe.render_with(Conversation::new(values), &tool)
     }
 
-    /// Return true if the template takes a message of this role.
+    /// Return true if the template takes these messages together with a tool.
+    pub fn takes_with_tool(&self, messages: &[Message]) -> bool {
+        self.render_with_tool(messages).is_some()
+    }
+
+    /// Return true if the word of the probe reaches the text of these messages beside a tool.
+    pub fn shows_with_tool(&self, messages: &[Message]) -> bool {
+        self.render_with_tool(messages).is_some_and(|text| text.contains(NEEDLE))
+    }
+
+    /// Return true if the word of the probe reaches the text of these messages.
+    pub fn shows(&self, messages: &[Message]) -> bool {
+        self.render(messages).is_some_and(|text| text.contains(NEEDLE))
+    }
+
+    /// Return true if the text of a message of this role reaches the prompt. Many templates leave
+    /// out roles that they do not know without a word.
     pub fn takes_role(&self, role: &str) -> bool {
-        let before = [Message::new("user", "Hello"), Message::new("assistant", "Yes")];
-        let message = Message { name: Some("probe".into()), ..Message::new(role, "Yes") };
-        self.takes(&[before.as_slice(), &[message]].concat(), &before)
+        let [user, answer] = [Message::new("user", "Hello"), Message::new("assistant", "Yes")];
+        let message = Message { name: Some("probe".into()), ..Message::new(role, NEEDLE) };
+        self.shows(&[user.clone(), answer.clone(), message.clone()])
+            || self.shows(&[user.clone(), answer, message, user])
     }
 
     /// Return true if the template fails for a schema without properties, but not with them.

@@ -7,7 +7,7 @@
 
 use super::capabilities::NEEDLE;
 use super::demands::{Messages, SHORT_ID, calling, result};
-use super::message::Message;
+use super::message::{Content, Message};
 
 /// The orders of user and assistant that a template takes.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ pub(super) struct Turns {
 /// The places and fields of calls and results that a template takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Results {
-    /// The role of results; `None` if no known one is taken.
+    /// The role of results; `None` if the text of none reaches the prompt.
     pub role: Option<&'static str>,
     /// Results without a call.
     pub orphans: bool,
@@ -71,11 +71,6 @@ impl Turns {
     /// Probe a template.
     pub fn of(probe: &Messages<'_>) -> Self {
         let system = || Message::new("system", NEEDLE);
-        let shows = |messages: &[Message]| {
-            let text = probe.render(messages);
-            text.is_some_and(|text| text.contains(NEEDLE))
-        };
-        let beside = probe.render(&[user(), calling(NEEDLE, SHORT_ID)]);
         let called = [call(), result(SHORT_ID)];
         let called = |before: &[Message], behind: &[Message]| [before, &called, behind].concat();
         Turns {
@@ -88,8 +83,8 @@ impl Turns {
                 &called(&[user(), answer()], &[answer()]),
                 &called(&[user(), answer(), user()], &[answer()]),
             ),
-            text_beside_calls: beside.is_some_and(|text| text.contains(NEEDLE)),
-            no_user: shows(&[system()]) || !shows(&[system(), user()]),
+            text_beside_calls: probe.shows(&[user(), calling(NEEDLE, SHORT_ID)]),
+            no_user: probe.shows(&[system()]) || !probe.shows(&[system(), user()]),
             no_user_with_tools: probe.takes_with_tool(&[system()])
                 || !probe.takes_with_tool(&[system(), user()]),
         }
@@ -97,12 +92,18 @@ impl Turns {
 }
 
 impl Results {
-    /// Probe a template.
-    pub fn of(probe: &Messages<'_>) -> Self {
-        let with_role =
-            |role: &str| Message { role: role.into(), name: Some("probe".into()), ..result(SHORT_ID) };
-        let taken = |role: &&str| probe.render(&[user(), call(), with_role(role)]).is_some();
-        let role = RESULT_ROLES.into_iter().find(taken);
+    /// Probe a template. Results whose text it leaves out are as bad as those that it refuses,
+    /// unless they are `joined` to the messages that call.
+    pub fn of(probe: &Messages<'_>, joined: bool) -> Self {
+        let shows = |role: &&str| {
+            let name = Some("probe".into());
+            let result = Message { role: (*role).into(), name, ..result(SHORT_ID) };
+            let result = Message { content: Content::Text(NEEDLE.into()), ..result };
+            let messages = [user(), call(), result, answer(), user()];
+            // Some templates write results once they see what follows, and some beside tools alone.
+            probe.shows(&messages[..3]) || probe.shows(&messages) || probe.shows_with_tool(&messages)
+        };
+        let role = RESULT_ROLES.into_iter().find(|role| joined || shows(role));
         let of_role = |message: Message| Message { role: role.unwrap_or("tool").into(), ..message };
         let result = |id: &str| of_role(result(id));
         let (short, other) = (SHORT_ID, "call00001");

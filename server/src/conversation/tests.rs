@@ -3,6 +3,7 @@
 mod awkward;
 mod forms;
 mod replay;
+mod results;
 
 use super::*;
 use backstitch_models::Model;
