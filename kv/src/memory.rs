@@ -259,8 +259,10 @@ impl Memory {
             &op;
         let end = self.end(*seq);
         // Every part of a sequence has its encoder output, also before the first token.
-        let copies_output =
-            matches!(op, Op::Copy { .. }) && self.caches.has_encoder_output(*seq) && !range.is_empty();
+        // One without it takes away what the target had.
+        let has_output = |seq| self.caches.has_encoder_output(seq);
+        let copies_output = matches!(op, Op::Copy { src, dst, .. } if has_output(src) || has_output(dst))
+            && !range.is_empty();
         let touches = copies_output || self.caches.touches(*seq, range);
         if touches || self.caches.may_touch(*seq, range) {
             self.caches.apply(&op);

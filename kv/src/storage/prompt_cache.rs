@@ -274,6 +274,12 @@ impl PromptCache {
         core::mem::take(&mut *self.shared.damaged.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Return how many entries were found damaged, without waiting for other threads that use the
+    /// cache.
+    pub fn n_damaged(&self) -> u64 {
+        self.shared.count(|stats| stats.damaged)
+    }
+
     /// Return the counts of what was done, and the size as of the last look at the folder.
     pub fn stats(&self) -> Stats {
         let index = self.shared.index();

@@ -30,6 +30,8 @@ use std::time::{Duration, Instant};
 
 /// The time between two looks at clients that read too slowly, and at what waits for the disk.
 const PAUSE: Duration = Duration::from_millis(20);
+/// The time between two records of the counters while requests are evaluated.
+const RECORD: Duration = Duration::from_millis(250);
 
 /// The state of the engine thread.
 pub(super) struct Worker {
@@ -50,6 +52,8 @@ pub(super) struct Worker {
     pace: Pace,
     pub(super) counters: Counters,
     ledger: Ledger,
+    /// The time at which the counters were last kept there.
+    recorded: Instant,
     /// The number of steps so far.
     n_steps: u64,
     /// For each client, the number of requests of all clients that had begun when its last one did.
@@ -91,10 +95,18 @@ impl Worker {
                 break;
             }
             self.step();
-            self.ledger.set(self.counters());
+            if self.recorded.elapsed() >= RECORD {
+                self.record();
+            }
         }
         self.remember_all();
+        self.record();
+    }
+
+    /// Keep the counters where others can read them.
+    fn record(&mut self) {
         self.ledger.set(self.counters());
+        self.recorded = Instant::now();
     }
 
     /// Take all commands that have come; wait for one if there is nothing to do.
@@ -103,6 +115,7 @@ impl Worker {
         let can_wait = self.deferred.is_empty() || !self.running.is_empty();
         let is_idle = self.running.is_empty() && self.waiting.is_empty() && !self.is_finishing;
         if is_idle && can_wait && self.has_stored_all() {
+            self.record();
             match self.inbox.recv() {
                 Ok(command) => self.take(command),
                 Err(_) => self.is_finishing = true,

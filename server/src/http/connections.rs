@@ -9,7 +9,7 @@ use axum::body::{Body, Bytes};
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
@@ -61,8 +61,11 @@ impl Open {
 
     /// Return the address with the most idle connections.
     fn idlest(&self) -> Option<Address> {
-        let idle = || self.all.values().filter(|entry| entry.is_idle()).map(|entry| entry.address);
-        idle().max_by_key(|&address| idle().filter(|&other| other == address).count())
+        let mut n_idle: HashMap<Address, usize> = HashMap::new();
+        for entry in self.all.values().filter(|entry| entry.is_idle()) {
+            *n_idle.entry(entry.address).or_default() += 1;
+        }
+        n_idle.into_iter().max_by_key(|&(_, n)| n).map(|(address, _)| address)
     }
 }
 

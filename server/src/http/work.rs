@@ -12,7 +12,7 @@ use super::client::{Client, Owner};
 use super::error::{ApiError, ErrorKind};
 use backstitch_models::Cancel;
 pub(crate) use queue::Class;
-use queue::{Permit, RunQueue, Suspended};
+use queue::{Permit, Place, RunQueue, Ticket};
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const TURN: Duration = Duration::from_millis(50);
 /// The time for which the work of one request may run, without the time in which it waits.
 const MOST_TIME: Duration = Duration::from_secs(10);
-/// The most pieces of work that have begun and wait for their next turn.
+/// The most pieces of work of one client that have begun and wait for their next turn.
 const MOST_SUSPENDED: usize = 16;
 
 /// The queue of all work.
@@ -31,27 +31,19 @@ static QUEUE: LazyLock<Arc<RunQueue>> = LazyLock::new(|| {
     RunQueue::new(std::thread::available_parallelism().map_or(1, NonZero::get), MOST_SUSPENDED)
 });
 
-/// The reason why work was ended before it was done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Early {
-    /// It ran for [`MOST_TIME`].
-    Late,
-    /// Too much work was suspended already.
-    Crowded,
-}
-
 /// The progress of a piece of work.
 struct Run {
     class: Class,
     /// `None` while it runs without one.
     permit: Option<Permit>,
-    /// Its place among suspended work while it runs without a permit.
-    place: Option<Suspended>,
+    /// Its place among work that has begun, until it ends.
+    place: Option<Place>,
     /// The beginning of its turn.
     since: Instant,
     /// The time for which it ran in earlier turns.
     ran: Duration,
-    early: Option<Early>,
+    /// It ran for [`MOST_TIME`].
+    is_late: bool,
     /// It has ended. What it made may look at its request to cancel later, which then means
     /// nothing.
     is_done: bool,
@@ -62,14 +54,18 @@ struct Job {
     queue: Arc<RunQueue>,
     owner: Owner,
     is_left: AtomicBool,
+    /// Its wait for the next turn.
+    waiting: Mutex<Option<Ticket>>,
     run: Mutex<Run>,
 }
 
 impl Job {
-    fn new(queue: Arc<RunQueue>, owner: Owner, class: Class, permit: Permit) -> Arc<Self> {
+    fn new(queue: Arc<RunQueue>, owner: Owner, class: Class, mut permit: Permit) -> Arc<Self> {
         let (since, ran) = (Instant::now(), Duration::ZERO);
-        let run = Run { class, permit: Some(permit), place: None, since, ran, early: None, is_done: false };
-        Arc::new(Job { queue, owner, is_left: AtomicBool::new(false), run: Mutex::new(run) })
+        let place = permit.take_place();
+        let run = Run { class, permit: Some(permit), place, since, ran, is_late: false, is_done: false };
+        let (is_left, waiting) = (AtomicBool::new(false), Mutex::default());
+        Arc::new(Job { queue, owner, is_left, waiting, run: Mutex::new(run) })
     }
 
     fn run(&self) -> MutexGuard<'_, Run> {
@@ -84,9 +80,9 @@ impl Job {
         }
         let turn = run.since.elapsed();
         if run.ran + turn > MOST_TIME {
-            run.early.get_or_insert(Early::Late);
+            run.is_late = true;
         }
-        if run.early.is_some() || self.is_left.load(Ordering::Relaxed) {
+        if run.is_late || self.is_left() {
             return true;
         }
         let is_long = run.class == Class::Long && run.permit.is_some();
@@ -94,20 +90,37 @@ impl Job {
             run.ran += turn;
             self.wait_for_turn(&mut run);
         }
-        run.early.is_some() || self.is_left.load(Ordering::Relaxed)
+        self.is_left()
+    }
+
+    fn is_left(&self) -> bool {
+        self.is_left.load(Ordering::SeqCst)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Option<Ticket>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// End the work, because its client goes away.
+    fn leave(&self) {
+        self.is_left.store(true, Ordering::SeqCst);
+        if let Some(ticket) = self.waiting().take() {
+            ticket.give_up();
+        }
     }
 
     /// Let other work go first.
     fn wait_for_turn(&self, run: &mut Run) {
-        let place = run.place.take().or_else(|| self.queue.suspend(self.owner));
-        if place.is_none() {
-            run.early = Some(Early::Crowded);
-            return;
-        }
-        let waiting = self.queue.enter(self.owner, Class::Long);
+        let (receiver, ticket) = self.queue.enter_again(self.owner);
         run.permit = None;
-        // The queue drops nobody who waits.
-        run.permit = waiting.blocking_recv().ok();
+        *self.waiting() = Some(ticket.clone());
+        // A client that went away before the ticket was there has not found it.
+        if self.is_left() {
+            ticket.give_up();
+        }
+        // The queue drops nobody who waits. Who leaves gets no permit, and ends.
+        run.permit = receiver.blocking_recv().ok();
+        self.waiting().take();
         (run.class, run.since) = (Class::Long, Instant::now());
     }
 
@@ -116,20 +129,16 @@ impl Job {
     fn run_free(&self) {
         // It is waiting if somebody holds the lock.
         let Ok(mut run) = self.run.try_lock() else { return };
-        if run.class == Class::Short && run.permit.is_some() {
-            run.place = self.queue.suspend(self.owner);
-            if run.place.is_some() {
-                run.permit = None;
-            }
+        if run.class == Class::Short {
+            run.permit = None;
         }
     }
 
-    /// Give back all that the work holds of the queue, and return why it was ended early, if it
-    /// was.
-    fn end(&self) -> Option<Early> {
+    /// Give back all that the work holds of the queue. Return true if it took too long.
+    fn end(&self) -> bool {
         let mut run = self.run();
         (run.permit, run.place, run.is_done) = (None, None, true);
-        run.early
+        run.is_late
     }
 }
 
@@ -138,7 +147,7 @@ struct Leave(Arc<Job>);
 
 impl Drop for Leave {
     fn drop(&mut self) {
-        self.0.is_left.store(true, Ordering::Relaxed);
+        self.0.leave();
     }
 }
 
@@ -146,8 +155,7 @@ impl Drop for Leave {
 /// it ([`Client::cancel`]) when the one who asked goes away, and when it takes too long.
 ///
 /// # Errors
-/// Those of `work`; [`ErrorKind::Invalid`] if it takes too long; [`ErrorKind::Unavailable`] if too
-/// much work is under way that takes long; [`ErrorKind::Server`] if it panics.
+/// Those of `work`; [`ErrorKind::Invalid`] if it takes too long; [`ErrorKind::Server`] if it panics.
 pub(crate) async fn blocking<T: Send + 'static>(
     client: &Client,
     class: Class,
@@ -162,15 +170,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
     let leave = Leave(job);
     let mut task = tokio::task::spawn_blocking(move || {
         let result = work(&client);
-        let early = run.end();
-        result.map_err(|error| match early {
-            Some(Early::Late) => too_much(),
-            Some(Early::Crowded) => {
-                let text = "too many requests at a time that take long to read";
-                ApiError::new(ErrorKind::Unavailable, text)
-            }
-            None => error,
-        })
+        let is_late = run.end();
+        result.map_err(|error| if is_late { too_much() } else { error })
     });
     let done = match tokio::time::timeout(2 * TURN, &mut task).await {
         Ok(done) => done,

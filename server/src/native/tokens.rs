@@ -57,9 +57,12 @@ fn tokens_of(app: &App, client: &Client, fields: Fields<'_>, name: &str) -> Resu
     let append = |text: &str, add, tokens: &mut Vec<Token>| {
         let whole = 0..text.len();
         let trusted = if parses { core::slice::from_ref(&whole) } else { &[] };
-        let appended = app.vocab().tokenize_at_most(text, trusted, add, MAX_TOKENS, client.cancel(), tokens);
+        // The limit is one of all items together.
+        let n_before = tokens.len();
+        let most = MAX_TOKENS.saturating_sub(n_before);
+        let appended = app.vocab().tokenize_at_most(text, trusted, add, most, client.cancel(), tokens);
         appended.map_err(|error| match error {
-            TokenizeError::TooMany { at_least, .. } => too_many(at_least),
+            TokenizeError::TooMany { at_least, .. } => too_many(n_before.saturating_add(at_least)),
             error => error.into(),
         })
     };

@@ -13,6 +13,7 @@ use backstitch_models::{Batch, Budget, Context, Model, Params, RollbackParams};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::time::Instant;
 
 /// The most inputs that an encoder evaluates together, if there are fewer slots.
 const MOST_INPUTS: usize = 32;
@@ -88,6 +89,7 @@ impl Worker {
             pace: super::Pace::default(),
             counters: Counters::default(),
             ledger: Ledger::default(),
+            recorded: Instant::now(),
             n_steps: 0,
             begun: HashMap::new(),
             n_begun: 0,

@@ -64,7 +64,7 @@ impl Cache {
 
     /// Return the number of files that were found damaged.
     fn n_damaged(&self) -> u64 {
-        self.caches().into_iter().map(|cache| cache.stats().damaged).sum()
+        self.caches().into_iter().map(PromptCache::n_damaged).sum()
     }
 
     fn caches(&self) -> [&PromptCache; 2] {

@@ -5,6 +5,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot::{Receiver, Sender, channel};
 
+/// The most pieces of work that may have begun for all owners together, in numbers that one owner
+/// may have.
+const MOST_TIMES: usize = 8;
+
 /// The class of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
@@ -20,11 +24,14 @@ pub enum Class {
 /// - Long work that waits gets a permit if no other long work has one, so it makes progress beside
 ///   any amount of short work.
 /// - Within a class owners take turns, and the work of one owner keeps its order.
+/// - Work that has begun keeps its place until it ends, and goes before fresh work of its owner.
+///   Fresh work whose owner has its share of places waits. So the number of threads and of half
+///   read requests has a bound, and all that waits gets its turn.
 #[derive(Debug)]
 pub struct RunQueue {
     n_permits: usize,
-    /// The most pieces of work that may be suspended at a time.
-    n_suspended_most: usize,
+    /// The most pieces of work that may have begun at a time.
+    n_begun_most: usize,
     state: Mutex<State>,
 }
 
@@ -34,8 +41,8 @@ struct State {
     n_long: usize,
     short: Turns,
     long: Turns,
-    /// The pieces of work of each owner that have begun, and wait for their next turn.
-    suspended: HashMap<Owner, usize>,
+    /// The pieces of work of each owner that have begun and not ended.
+    begun: HashMap<Owner, usize>,
 }
 
 impl State {
@@ -49,28 +56,90 @@ impl State {
 
 /// The work that waits, by owner: the first owner is the next one.
 #[derive(Debug, Default)]
-struct Turns(VecDeque<(Owner, VecDeque<Sender<Permit>>)>);
+struct Turns(VecDeque<(Owner, Line)>);
+
+/// The work of one owner that waits.
+#[derive(Debug, Default)]
+struct Line {
+    begun: VecDeque<Ticket>,
+    fresh: VecDeque<Sender<Permit>>,
+}
+
+impl Line {
+    /// Remove work whose client has gone away from the front. Return true if none is left.
+    fn clean(&mut self) -> bool {
+        while self.begun.front().is_some_and(Ticket::is_void) {
+            self.begun.pop_front();
+        }
+        while self.fresh.front().is_some_and(Sender::is_closed) {
+            self.fresh.pop_front();
+        }
+        self.begun.is_empty() && self.fresh.is_empty()
+    }
+}
 
 impl Turns {
-    fn push(&mut self, owner: Owner, waiting: Sender<Permit>) {
-        match self.0.iter_mut().find(|(other, _)| *other == owner) {
-            Some((_, own)) => own.push_back(waiting),
-            None => self.0.push_back((owner, VecDeque::from([waiting]))),
-        }
+    fn line(&mut self, owner: Owner) -> &mut Line {
+        let found = self.0.iter().position(|(other, _)| *other == owner);
+        let index = found.unwrap_or_else(|| {
+            self.0.push_back((owner, Line::default()));
+            self.0.len() - 1
+        });
+        &mut self.0[index].1
     }
 
-    /// Take the next one whose client still waits. Its owner goes to the end.
-    fn pop(&mut self) -> Option<Sender<Permit>> {
-        while let Some((owner, mut own)) = self.0.pop_front() {
-            let next = core::iter::from_fn(|| own.pop_front()).find(|waiting| !waiting.is_closed());
-            if !own.is_empty() {
-                self.0.push_back((owner, own));
-            }
+    /// Take the next one whose client still waits, fresh work only of owners that `may_begin`. Its
+    /// owner goes to the end.
+    fn pop(&mut self, may_begin: impl Fn(Owner) -> bool) -> Option<Next> {
+        self.0.retain_mut(|(_, line)| !line.clean());
+        for index in 0..self.0.len() {
+            let (owner, line) = self.0.get_mut(index)?;
+            let owner = *owner;
+            // A ticket may become void this moment.
+            let begun = core::iter::from_fn(|| line.begun.pop_front()).find_map(|ticket| ticket.take());
+            let next = match begun {
+                Some(waiting) => Some(Next { waiting, owner, is_fresh: false }),
+                None if may_begin(owner) => {
+                    let fresh = line.fresh.pop_front();
+                    fresh.map(|waiting| Next { waiting, owner, is_fresh: true })
+                }
+                None => None,
+            };
             if next.is_some() {
+                let served = self.0.remove(index);
+                self.0.extend(served);
                 return next;
             }
         }
         None
+    }
+}
+
+/// The work that runs next.
+struct Next {
+    waiting: Sender<Permit>,
+    owner: Owner,
+    is_fresh: bool,
+}
+
+/// The wait of work that has begun, which can be given up from another thread.
+#[derive(Clone, Debug)]
+pub struct Ticket(Arc<Mutex<Option<Sender<Permit>>>>);
+
+impl Ticket {
+    /// Take the sender; `None` if the wait is over.
+    fn take(&self) -> Option<Sender<Permit>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn is_void(&self) -> bool {
+        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.as_ref().is_none_or(Sender::is_closed)
+    }
+
+    /// Wait no longer: the receiver wakes up without a permit.
+    pub fn give_up(&self) {
+        drop(self.take());
     }
 }
 
@@ -80,6 +149,23 @@ pub struct Permit {
     /// `None` if nobody took the permit, and it was given back.
     queue: Option<Arc<RunQueue>>,
     class: Class,
+    /// The place of fresh work.
+    place: Option<Place>,
+}
+
+impl Permit {
+    /// Take the place of work that begins with this permit.
+    pub fn take_place(&mut self) -> Option<Place> {
+        self.place.take()
+    }
+
+    /// Forget a permit that does not count, without locking the state.
+    fn void(mut self) {
+        self.queue = None;
+        if let Some(place) = &mut self.place {
+            place.queue = None;
+        }
+    }
 }
 
 impl Drop for Permit {
@@ -91,62 +177,61 @@ impl Drop for Permit {
     }
 }
 
-/// The place of work that has begun and waits for its next turn, given back when it is dropped.
+/// The place of work that has begun, given back when it is dropped.
 #[derive(Debug)]
-pub struct Suspended {
-    queue: Arc<RunQueue>,
+pub struct Place {
+    /// `None` if nobody took the place.
+    queue: Option<Arc<RunQueue>>,
     owner: Owner,
 }
 
-impl Drop for Suspended {
+impl Drop for Place {
     fn drop(&mut self) {
-        let mut state = self.queue.state();
-        if let Some(n) = state.suspended.get_mut(&self.owner) {
+        let Some(queue) = self.queue.take() else { return };
+        let mut state = queue.state();
+        if let Some(n) = state.begun.get_mut(&self.owner) {
             *n -= 1;
             if *n == 0 {
-                state.suspended.remove(&self.owner);
+                state.begun.remove(&self.owner);
             }
         }
+        queue.hand_out(&mut state);
     }
 }
 
 impl RunQueue {
-    /// Make a queue with `n_permits`, at least 2, of whose work at most `n_suspended` pieces are
-    /// suspended at a time, and one more of each owner.
+    /// Make a queue with `n_permits`, at least 2, of whose work at most `n_suspended` pieces wait
+    /// for their next turn while others run, and one more of each owner.
     pub fn new(n_permits: usize, n_suspended: usize) -> Arc<Self> {
-        Arc::new(RunQueue {
-            n_permits: n_permits.max(2),
-            n_suspended_most: n_suspended,
-            state: Mutex::default(),
-        })
+        let n_permits = n_permits.max(2);
+        Arc::new(RunQueue { n_permits, n_begun_most: n_permits + n_suspended, state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wait for a permit. Who drops the receiver waits no longer.
+    /// Wait for a permit and a place. Who drops the receiver waits no longer.
     pub fn enter(self: &Arc<Self>, owner: Owner, class: Class) -> Receiver<Permit> {
         let (sender, receiver) = channel();
         let mut state = self.state();
-        match class {
-            Class::Short => state.short.push(owner, sender),
-            Class::Long => state.long.push(owner, sender),
-        }
+        let turns = match class {
+            Class::Short => &mut state.short,
+            Class::Long => &mut state.long,
+        };
+        turns.line(owner).fresh.push_back(sender);
         self.hand_out(&mut state);
         receiver
     }
 
-    /// Take a place for work of `owner` that is suspended; `None` if there are too many.
-    pub fn suspend(self: &Arc<Self>, owner: Owner) -> Option<Suspended> {
+    /// Wait for the next turn of long work that has begun.
+    pub fn enter_again(self: &Arc<Self>, owner: Owner) -> (Receiver<Permit>, Ticket) {
+        let (sender, receiver) = channel();
+        let ticket = Ticket(Arc::new(Mutex::new(Some(sender))));
         let mut state = self.state();
-        let n_all: usize = state.suspended.values().sum();
-        let own = state.suspended.entry(owner).or_default();
-        let is_full = n_all >= self.n_suspended_most && *own > 0;
-        if !is_full {
-            *own += 1;
-        }
-        (!is_full).then(|| Suspended { queue: self.clone(), owner })
+        state.long.line(owner).begun.push_back(ticket.clone());
+        self.hand_out(&mut state);
+        (receiver, ticket)
     }
 
     /// Return true if work waits that could run in place of long work.
@@ -155,28 +240,47 @@ impl RunQueue {
         !state.long.0.is_empty() || !state.short.0.is_empty()
     }
 
+    /// Return true if fresh work of `owner` may begin: there are few pieces, or it has none and
+    /// there are not very many.
+    fn may_begin(&self, begun: &HashMap<Owner, usize>, owner: Owner) -> bool {
+        let n_all: usize = begun.values().sum();
+        let most = self.n_begun_most;
+        n_all < most || (!begun.contains_key(&owner) && n_all < MOST_TIMES * most)
+    }
+
     /// Give free permits to work that waits.
     fn hand_out(self: &Arc<Self>, state: &mut State) {
-        while let Some((waiting, class)) = self.next(state) {
-            let permit = Permit { queue: Some(self.clone()), class };
-            match waiting.send(permit) {
-                Ok(()) => *state.n_running(class) += 1,
-                // Its client went away this moment. The permit does not count, nor lock the state.
-                Err(mut unwanted) => drop(unwanted.queue.take()),
+        while let Some((Next { waiting, owner, is_fresh }, class)) = self.next(state) {
+            let place = is_fresh.then(|| Place { queue: Some(self.clone()), owner });
+            match waiting.send(Permit { queue: Some(self.clone()), class, place }) {
+                Ok(()) => {
+                    *state.n_running(class) += 1;
+                    if is_fresh {
+                        *state.begun.entry(owner).or_default() += 1;
+                    }
+                }
+                // Its client went away this moment.
+                Err(unwanted) => unwanted.void(),
             }
         }
     }
 
     /// Take the work that is to run next, if a permit for it is free.
-    fn next(&self, state: &mut State) -> Option<(Sender<Permit>, Class)> {
+    fn next(&self, state: &mut State) -> Option<(Next, Class)> {
         if state.n_short + state.n_long >= self.n_permits {
             return None;
         }
-        let long = |state: &mut State| state.long.pop().map(|waiting| (waiting, Class::Long));
-        let starved = if state.n_long == 0 { long(state) } else { None };
-        let short = |state: &mut State| state.short.pop().map(|waiting| (waiting, Class::Short));
-        let next = starved.or_else(|| short(state));
-        next.or_else(|| if state.n_long + 1 < self.n_permits { long(state) } else { None })
+        let State { n_long, short, long, begun, .. } = state;
+        let may_begin = |owner| self.may_begin(begun, owner);
+        let starved = if *n_long == 0 { long.pop(may_begin) } else { None };
+        if let Some(next) = starved {
+            return Some((next, Class::Long));
+        }
+        if let Some(next) = short.pop(may_begin) {
+            return Some((next, Class::Short));
+        }
+        let next = if *n_long + 1 < self.n_permits { long.pop(may_begin) } else { None };
+        next.map(|next| (next, Class::Long))
     }
 }
 

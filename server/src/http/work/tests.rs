@@ -26,10 +26,10 @@ fn work_ends_when_its_client_leaves_or_its_time_is_over() {
     let late = job(&queue, Class::Short);
     age(&late, MOST_TIME);
     assert!(late.is_over());
-    assert_eq!(late.end(), Some(Early::Late));
+    assert!(late.end());
     let done = job(&queue, Class::Short);
     age(&done, TURN);
-    assert_eq!(done.end(), None);
+    assert!(!done.end());
     assert!(!done.is_over() && done.run().permit.is_none(), "work that has ended takes no permit");
 }
 
@@ -49,20 +49,39 @@ fn work_that_takes_long_gives_way_to_short_work() {
 }
 
 #[test]
-fn work_that_never_looks_keeps_no_place_of_short_work() {
+fn work_that_never_looks_keeps_no_permit_of_short_work() {
     let queue = RunQueue::new(2, 1);
     let (one, two) = (job(&queue, Class::Short), job(&queue, Class::Short));
     let mut short = queue.enter(owner(), Class::Short);
     one.run_free();
-    assert!(short.try_recv().is_ok());
-    let mut short = queue.enter(owner(), Class::Short);
-    drop(short.try_recv());
-    // No more than a few may run so.
+    let _three = short.try_recv().unwrap();
     two.run_free();
-    assert!(two.run().permit.is_some());
-    age(&two, TURN);
-    assert!(two.is_over());
-    assert_eq!((two.end(), one.end()), (Some(Early::Crowded), None));
+    // No more than a few may run so.
+    let mut fourth = queue.enter(owner(), Class::Short);
+    assert!(fourth.try_recv().is_err());
+    assert!(!two.end());
+    assert!(fourth.try_recv().is_ok());
+}
+
+#[test]
+fn who_leaves_while_work_waits_gives_its_place_back() {
+    let queue = RunQueue::new(2, 1);
+    let long = job(&queue, Class::Long);
+    let left = job(&queue, Class::Short);
+    age(&left, TURN);
+    let leave = Leave(left.clone());
+    let waits = {
+        let left = left.clone();
+        std::thread::spawn(move || (left.is_over(), left.end()))
+    };
+    while left.waiting().is_none() {
+        std::thread::yield_now();
+    }
+    drop(leave);
+    assert_eq!(waits.join().unwrap(), (true, false), "no turn was free for it");
+    assert!(long.run().permit.is_some());
+    let mut places: Vec<_> = (0..2).map(|_| queue.enter(owner(), Class::Short)).collect();
+    assert!(places[0].try_recv().is_ok());
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn granted(waiting: &mut Receiver<Permit>) -> Option<Permit> {
 #[test]
 fn short_work_never_waits_for_long_work() {
     for n_permits in 1..5 {
-        let queue = RunQueue::new(n_permits, 4);
+        let queue = RunQueue::new(n_permits, 100);
         let mut long: Vec<_> = (0..10).map(|n| queue.enter(owner(n % 2), Class::Long)).collect();
         let running: Vec<_> = long.iter_mut().filter_map(granted).collect();
         assert_eq!(running.len(), n_permits.max(2) - 1, "all permits but one");
@@ -26,7 +26,7 @@ fn short_work_never_waits_for_long_work() {
 
 #[test]
 fn long_work_goes_on_beside_any_amount_of_short_work() {
-    let queue = RunQueue::new(2, 4);
+    let queue = RunQueue::new(2, 200);
     let first = granted(&mut queue.enter(owner(0), Class::Short)).unwrap();
     let second = granted(&mut queue.enter(owner(0), Class::Short)).unwrap();
     let mut waiting: Vec<_> = (0..100).map(|_| queue.enter(owner(0), Class::Short)).collect();
@@ -41,7 +41,7 @@ fn long_work_goes_on_beside_any_amount_of_short_work() {
 #[test]
 fn owners_take_turns() {
     for class in [Class::Short, Class::Long] {
-        let queue = RunQueue::new(2, 4);
+        let queue = RunQueue::new(2, 200);
         // One permit is taken for good.
         let _short = granted(&mut queue.enter(owner(9), Class::Short)).unwrap();
         let mut running = granted(&mut queue.enter(owner(9), class)).unwrap();
@@ -62,14 +62,52 @@ fn owners_take_turns() {
 }
 
 #[test]
-fn suspended_work_is_bounded_with_a_share_for_everybody() {
-    let queue = RunQueue::new(2, 3);
-    let mut all: Vec<_> = (0..3).map(|_| queue.suspend(owner(0)).unwrap()).collect();
-    assert!(queue.suspend(owner(0)).is_none());
-    let _other = queue.suspend(owner(1)).unwrap();
-    assert!(queue.suspend(owner(1)).is_none());
+fn places_are_bounded_with_a_share_for_everybody() {
+    let queue = RunQueue::new(2, 1);
+    // Work that runs without a permit keeps its place.
+    let begin = |n| {
+        let mut permit = granted(&mut queue.enter(owner(n), Class::Short))?;
+        permit.take_place()
+    };
+    let mut all: Vec<_> = (0..3).map(|_| begin(0).unwrap()).collect();
+    assert!(begin(0).is_none());
+    let _other = begin(1).unwrap();
+    assert!(begin(1).is_none());
     all.truncate(1);
-    assert!(queue.suspend(owner(1)).is_some());
+    assert!(begin(1).is_some());
+    let many: Vec<_> = (2..100).map_while(begin).collect();
+    assert_eq!(many.len(), MOST_TIMES * 3 - 2);
+}
+
+/// Work of one owner that takes several turns, much more than has places, all ends, in order.
+#[test]
+fn work_of_several_turns_waits_and_is_never_refused() {
+    for (n_permits, n_turns) in [(2, 2), (4, 4), (8, 3)] {
+        let queue = RunQueue::new(n_permits, 16);
+        let mut waiting: Vec<_> =
+            (0..64_usize).map(|n| (n, 0, None, queue.enter(owner(0), Class::Short))).collect();
+        let (mut running, mut ended) = (VecDeque::new(), Vec::new());
+        while ended.len() < 64 {
+            waiting.retain_mut(|(n, turn, place, receiver)| match granted(receiver) {
+                Some(mut permit) => {
+                    let place: Option<Place> = place.take().or_else(|| permit.take_place());
+                    running.push_back((*n, *turn + 1, place.unwrap(), permit));
+                    false
+                }
+                None => true,
+            });
+            let n_begun = running.len() + waiting.iter().filter(|(_, turn, ..)| *turn > 0).count();
+            assert!(n_begun <= n_permits + 16, "{n_begun} have begun");
+            let (n, turn, place, permit) = running.pop_front().unwrap();
+            if turn == n_turns {
+                ended.push(n);
+            } else {
+                waiting.push((n, turn, Some(place), queue.enter_again(owner(0)).0));
+            }
+            drop(permit);
+        }
+        assert!(ended.iter().enumerate().all(|(i, &n)| n.abs_diff(i) <= n_permits + 16), "{ended:?}");
+    }
 }
 
 /// Random arrivals, ends and departures: the promises of the queue hold after each of them, and
@@ -79,7 +117,7 @@ fn promises_hold_whatever_happens() {
     let mut random = Random::new(40);
     for _ in 0..200 {
         let n_permits = 2 + random.below(4);
-        let queue = RunQueue::new(n_permits, 4);
+        let queue = RunQueue::new(n_permits, 100);
         let mut waiting: Vec<(Class, Receiver<Permit>)> = Vec::new();
         let mut running: Vec<(Class, Permit)> = Vec::new();
         for _ in 0..100 {
