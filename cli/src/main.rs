@@ -72,6 +72,9 @@ fn failed(error: &Error) -> ExitCode {
 /// Run the command line. The exit code is 0 if it succeeded or the reader of its output went away,
 /// 1 if it failed, 2 for wrong usage, and 128 plus the number of a signal that stopped it.
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|command| command == "serve") {
+        allocator::settle();
+    }
     let expanded = match args::expand(std::env::args_os(), &|name| std::env::var_os(name)) {
         Ok(expanded) => expanded,
         Err(text) => {
@@ -87,9 +90,6 @@ fn main() -> ExitCode {
             return ExitCode::from(WRONG_USAGE);
         }
     };
-    if matches!(cli.command, args::Command::Serve(_)) {
-        allocator::settle();
-    }
     expanded.notes.iter().for_each(|text| output::note("note", text));
     interrupt::listen();
     file_size::let_writes_fail();
