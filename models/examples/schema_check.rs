@@ -67,14 +67,18 @@ fn random_text(grammar: &Grammar, seed: &mut u64) -> Option<String> {
     let (vocab, mut matcher) = (grammar.compiler().vocab(), grammar.matcher());
     let mut bytes = Vec::new();
     for n in 0..MAX_TOKENS {
-        if matcher.is_accepting() && (n > MAX_FREE || random(seed) % 4 == 0 || matcher.is_stopped()) {
+        if matcher.is_accepting() && (n > MAX_FREE || random(seed).is_multiple_of(4) || matcher.is_stopped())
+        {
             return String::from_utf8(bytes).ok();
         }
         let allowed: Vec<Token> = matcher.mask().ok()?.iter().filter(|&token| !vocab.is_eog(token)).collect();
         let closing = |token: &&Token| vocab.piece(**token).iter().any(|byte| b"\"}]".contains(byte));
         let ending: Vec<Token> = allowed.iter().filter(closing).copied().collect();
-        let choices =
-            if (n > MAX_FREE || random(seed) % 4 == 0) && !ending.is_empty() { ending } else { allowed };
+        let choices = if (n > MAX_FREE || random(seed).is_multiple_of(4)) && !ending.is_empty() {
+            ending
+        } else {
+            allowed
+        };
         let token = *choices.get(usize::try_from(random(seed)).ok()? % choices.len().max(1))?;
         bytes.extend_from_slice(vocab.piece(token));
         matcher.accept(token).ok()?;
