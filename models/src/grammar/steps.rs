@@ -21,6 +21,8 @@ const MAX_STATES: u64 = 10_000;
 const MAX_DIGITS: u32 = 8;
 /// Keywords whose values are data.
 const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
+/// Keywords whose values have schemas by names, which can be those of keywords.
+const NAMED: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
 /// A step: a number of units in its last digit, and the digits behind the point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,20 +121,21 @@ pub(super) fn relax(schema: &mut Value) -> Vec<String> {
 /// Return the JSON pointers of the steps of the schemas that are `taken`.
 fn steps(schema: &Value, taken: impl Fn(&Value) -> bool) -> Vec<String> {
     let mut found = Vec::new();
-    let mut todo = Vec::from([(String::new(), schema)]);
-    while let Some((pointer, value)) = todo.pop() {
+    let mut todo = Vec::from([(String::new(), schema, false)]);
+    while let Some((pointer, value, has_names)) = todo.pop() {
         match value {
             Value::Object(map) => {
                 if map.get("multipleOf").is_some_and(Value::is_number) && taken(value) {
                     found.push(format!("{pointer}/multipleOf"));
                 }
-                for (key, value) in schemas(map) {
-                    todo.push((format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1")), value));
+                for (key, value, has_names) in schemas(map, has_names) {
+                    let key = key.replace('~', "~0").replace('/', "~1");
+                    todo.push((format!("{pointer}/{key}"), value, has_names));
                 }
             }
             Value::Array(values) => {
                 let items = values.iter().enumerate();
-                todo.extend(items.map(|(i, value)| (format!("{pointer}/{i}"), value)));
+                todo.extend(items.map(|(i, value)| (format!("{pointer}/{i}"), value, false)));
             }
             _ => {}
         }
@@ -140,9 +143,14 @@ fn steps(schema: &Value, taken: impl Fn(&Value) -> bool) -> Vec<String> {
     found
 }
 
-/// Return the keywords that can have schemas inside of them.
-fn schemas(map: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
-    map.iter().filter(|(key, _)| !DATA.contains(&key.as_str()))
+/// Return the keywords of a schema that can have schemas inside of them, each with true if it has
+/// them by their names; or the schemas of a map that `has_names`.
+pub(super) fn schemas(
+    map: &Map<String, Value>,
+    has_names: bool,
+) -> impl Iterator<Item = (&String, &Value, bool)> {
+    let inner = map.iter().filter(move |(key, _)| has_names || !DATA.contains(&key.as_str()));
+    inner.map(move |(key, value)| (key, value, !has_names && NAMED.contains(&key.as_str())))
 }
 
 #[cfg(test)]
@@ -195,7 +203,8 @@ mod tests {
                 "allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}]}),
             json!({"$defs": {"a": inner(&a)}, "$ref": "#/$defs/a", "properties": {"x": {"items": b}}}),
         ];
-        let schemas = schemas.into_iter().chain(met);
+        let named = json!({"properties": {"default": both(a, b)}});
+        let schemas = schemas.into_iter().chain(met).chain([named]);
         for schema in schemas {
             let error = compiler().json_schema_value(&schema).map(drop).unwrap_err();
             assert!(format!("{error}").contains("multipleOf"), "{schema}: {error}");

@@ -27,16 +27,19 @@ pub(super) fn too_large(root: &Value) -> HashSet<*const Value> {
     }
 }
 
-/// Return the objects in a schema that can be schemas.
+/// Return the objects in a schema that can be schemas, and those that references lead to.
 fn all_schemas(root: &Value) -> Vec<&Value> {
-    let (mut all, mut todo) = (Vec::new(), Vec::from([root]));
-    while let Some(value) = todo.pop() {
+    let (mut all, mut known, mut todo) = (Vec::new(), HashSet::new(), Vec::from([(root, false)]));
+    while let Some((value, has_names)) = todo.pop() {
         match value {
-            Value::Object(map) => {
+            Value::Object(map) if known.insert((core::ptr::from_ref(value), has_names)) => {
                 all.push(value);
-                todo.extend(schemas(map).map(|(_, value)| value));
+                todo.extend(schemas(map, has_names).map(|(_, value, has_names)| (value, has_names)));
+                let reference = map.get("$ref").and_then(Value::as_str);
+                let target = reference.and_then(|reference| references::target(root, reference));
+                todo.extend(target.map(|target| (target, false)));
             }
-            Value::Array(values) => todo.extend(values),
+            Value::Array(values) => todo.extend(values.iter().map(|value| (value, false))),
             _ => {}
         }
     }
