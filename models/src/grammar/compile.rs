@@ -232,8 +232,9 @@ impl Compiler {
     pub fn lark(&self, text: &str) -> Result<Grammar, GrammarError> {
         check_text(text)?;
         lark::check(text)?;
+        let probes = lark_probes(text)?;
         let grammar = TopLevelGrammar::from_lark(text.to_owned());
-        self.compile(Source::new(Language::Lark, grammar))
+        self.compile(Source { probes, ..Source::new(Language::Lark, grammar) })
     }
 
     /// Compile a GBNF grammar, with the syntax and the meaning that llama.cpp gives it. The output
@@ -459,6 +460,14 @@ fn check_schemas(grammar: &TopLevelGrammar) -> Result<(), GrammarError> {
         }
     }
     Ok(())
+}
+
+/// Return the strings of the schemas in a Lark grammar that may be too complex to follow.
+///
+/// # Errors
+/// [`GrammarError::Syntax`] for a `%json` without a value.
+fn lark_probes(text: &str) -> Result<Vec<Probe>, GrammarError> {
+    Ok(lark::schemas(text)?.iter().flat_map(probe::strings).collect())
 }
 
 /// Return the first line of a message of the library, which can go on with a dump of its state.

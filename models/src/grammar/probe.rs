@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use super::compile::{first_line, parsed};
 use super::error::{GrammarError, Language};
+use super::steps;
 
 /// The number of repetitions, of a pattern and of the characters of its text, from which on its
 /// masks are looked at. Half of it is always followed.
@@ -87,20 +88,28 @@ pub(super) fn check_first(start: &llguidance::Matcher) -> Result<(), String> {
 /// Return the strings of a schema that may be too complex, each once.
 pub(super) fn strings(schema: &Value) -> Vec<Probe> {
     let (mut probes, mut known) = (Vec::new(), BTreeSet::new());
-    let mut todo = Vec::from([(String::from("#"), schema)]);
-    while let Some((pointer, value)) = todo.pop() {
+    // Each with the least length of text that schemas of the same value around it allow.
+    let mut todo = Vec::from([(String::from("#"), schema, None, false)]);
+    while let Some((pointer, value, max, has_names)) = todo.pop() {
         match value {
             Value::Object(map) => {
-                if let Some(schema) = complex_string(map).filter(|schema| known.insert(format!("{schema}"))) {
+                let max = least(max, own_max(map));
+                if let Some(schema) =
+                    complex_string(map, max).filter(|schema| known.insert(format!("{schema}")))
+                {
                     probes.push(Probe { pointer: format!("{pointer}/pattern"), schema });
                 }
                 let escaped = |key: &String| key.replace('~', "~0").replace('/', "~1");
-                let inner = map.iter().filter(|(_, value)| value.is_object() || value.is_array());
-                todo.extend(inner.map(|(key, value)| (format!("{pointer}/{}", escaped(key)), value)));
+                let inner = steps::schemas(map, has_names);
+                let inner = inner.filter(|(_, value, _)| value.is_object() || value.is_array());
+                let max = |key: &str| ["allOf", "anyOf", "oneOf"].contains(&key).then_some(max).flatten();
+                for (key, value, has_names) in inner {
+                    todo.push((format!("{pointer}/{}", escaped(key)), value, max(key), has_names));
+                }
             }
             Value::Array(values) => {
                 let items = values.iter().enumerate();
-                todo.extend(items.map(|(i, value)| (format!("{pointer}/{i}"), value)));
+                todo.extend(items.map(|(i, value)| (format!("{pointer}/{i}"), value, max, false)));
             }
             _ => {}
         }
@@ -109,20 +118,34 @@ pub(super) fn strings(schema: &Value) -> Vec<Probe> {
     probes
 }
 
-/// Return the schema of the strings of `map` alone, if its pattern counts many repetitions.
-fn complex_string(map: &Map<String, Value>) -> Option<Value> {
+/// Return the lesser of two lengths, if there are any.
+fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    a.into_iter().chain(b).min()
+}
+
+/// Return the length of texts that `map` allows, or a part that holds for all of them.
+fn own_max(map: &Map<String, Value>) -> Option<u64> {
+    let length = |schema: &Value| schema.get("maxLength").and_then(Value::as_u64);
+    let parts = map.get("allOf").and_then(Value::as_array).into_iter().flatten();
+    least(map.get("maxLength").and_then(Value::as_u64), parts.filter_map(length).min())
+}
+
+/// Return the schema of the strings of `map` alone, if its pattern counts many repetitions; with
+/// the length `max`, if there is one.
+fn complex_string(map: &Map<String, Value>, max: Option<u64>) -> Option<Value> {
     let pattern = map.get("pattern").and_then(Value::as_str)?;
-    let length = |keyword| map.get(keyword).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
-    let n_characters = length("maxLength").or(length("minLength")).unwrap_or(1).max(1);
+    let min = map.get("minLength").and_then(Value::as_u64);
+    let n_characters = max.or(min).map_or(1, |n| usize::try_from(n).unwrap_or(usize::MAX)).max(1);
     let n_repetitions = regex_syntax::parse(pattern).map_or(1, |hir| repetitions(&hir));
     if n_repetitions < 2 || n_repetitions.saturating_mul(n_characters) < MIN_REPETITIONS {
         return None;
     }
-    let kept = ["pattern", "format", "minLength", "maxLength"];
+    let kept = ["pattern", "format", "minLength"];
     let kept = kept.into_iter().filter_map(|key| Some((key.to_owned(), map.get(key)?.clone())));
     let options = serde_json::json!({"lenient": true});
     let own = [("type".to_owned(), "string".into()), ("x-guidance".to_owned(), options)];
-    Some(kept.chain(own).collect::<Map<_, _>>().into())
+    let length = max.map(|max| ("maxLength".to_owned(), max.into()));
+    Some(kept.chain(length).chain(own).collect::<Map<_, _>>().into())
 }
 
 /// Return the number of parts that an expression has once its repetitions are written out.

@@ -3,15 +3,16 @@
 //! The automaton of a step remembers the remainder of the digits so far, so it has as many states
 //! as the step has units in its last digit. Where several schemas describe one value, the library
 //! joins their steps into the least common multiple, or follows all of them at once, which takes as
-//! many states.
+//! many states. It joins the properties and items of such values as well, at any depth:
+//! `meetings.rs` finds all that meet.
+
+mod meetings;
 
 use alloc::{format, string::String, vec::Vec};
-use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
 use super::error::GrammarError;
-use super::references;
 
 /// The number of states of one step, or of those that meet. It takes some tens of milliseconds and
 /// ten megabytes to compile so many.
@@ -20,6 +21,8 @@ const MAX_STATES: u64 = 10_000;
 const MAX_DIGITS: u32 = 8;
 /// Keywords whose values are data.
 const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
+/// Keywords whose values have schemas by names, which can be those of keywords.
+const NAMED: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
 /// A step: a number of units in its last digit, and the digits behind the point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,31 +90,23 @@ pub(super) fn is_small(step: &Value) -> bool {
 /// # Errors
 /// [`GrammarError::TooLarge`].
 pub(super) fn check(schema: &Value) -> Result<(), GrammarError> {
-    let mut all = Meetings { root: schema, known: HashMap::new() };
-    let mut todo = Vec::from([schema]);
-    while let Some(value) = todo.pop() {
-        if !all.step(value).is_small() {
-            let (what, limit) = ("states for the common multiple of `multipleOf`", MAX_STATES as usize);
-            return Err(GrammarError::TooLarge { what, found: limit + 1, limit });
-        }
-        match value {
-            Value::Object(map) => todo.extend(schemas(map).map(|(_, value)| value)),
-            Value::Array(values) => todo.extend(values),
-            _ => {}
-        }
+    if meetings::too_large(schema).is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let (what, limit) = ("states for the common multiple of `multipleOf`", MAX_STATES as usize);
+    Err(GrammarError::TooLarge { what, found: limit + 1, limit })
 }
 
 /// Remove the steps of a schema whose common multiple is too large, and return their JSON pointers.
 pub(super) fn relax(schema: &mut Value) -> Vec<String> {
     let mut removed = Vec::new();
-    // Where steps meet by references alone, none is near enough, and all are removed.
+    // What is left of other meetings could be larger than before; then all are removed.
     for takes_all in [false, true] {
-        if check(schema).is_ok() {
+        let found = meetings::too_large(schema);
+        if found.is_empty() {
             break;
         }
-        let pointers = steps(schema, takes_all);
+        let pointers = steps(schema, |value| takes_all || found.contains(&core::ptr::from_ref(value)));
         for pointer in &pointers {
             let parent = pointer.rsplit_once('/').map_or("", |(parent, _)| parent);
             if let Some(Value::Object(map)) = schema.pointer_mut(parent) {
@@ -123,27 +118,24 @@ pub(super) fn relax(schema: &mut Value) -> Vec<String> {
     removed
 }
 
-/// Return the JSON pointers of the steps that are too large together with others of the same value,
-/// or of all steps.
-fn steps(schema: &Value, takes_all: bool) -> Vec<String> {
-    let mut all = Meetings { root: schema, known: HashMap::new() };
+/// Return the JSON pointers of the steps of the schemas that are `taken`.
+fn steps(schema: &Value, taken: impl Fn(&Value) -> bool) -> Vec<String> {
     let mut found = Vec::new();
-    let mut todo = Vec::from([(String::new(), schema, takes_all)]);
-    while let Some((pointer, value, is_found)) = todo.pop() {
+    let mut todo = Vec::from([(String::new(), schema, false)]);
+    while let Some((pointer, value, has_names)) = todo.pop() {
         match value {
             Value::Object(map) => {
-                let is_found = is_found || !all.step(value).is_small();
-                if is_found && map.get("multipleOf").is_some_and(Value::is_number) {
+                if map.get("multipleOf").is_some_and(Value::is_number) && taken(value) {
                     found.push(format!("{pointer}/multipleOf"));
                 }
-                for (key, value) in schemas(map) {
-                    let pointer = format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"));
-                    todo.push((pointer, value, takes_all || is_found && is_in_place(key)));
+                for (key, value, has_names) in schemas(map, has_names) {
+                    let key = key.replace('~', "~0").replace('/', "~1");
+                    todo.push((format!("{pointer}/{key}"), value, has_names));
                 }
             }
             Value::Array(values) => {
                 let items = values.iter().enumerate();
-                todo.extend(items.map(|(i, value)| (format!("{pointer}/{i}"), value, is_found)));
+                todo.extend(items.map(|(i, value)| (format!("{pointer}/{i}"), value, false)));
             }
             _ => {}
         }
@@ -151,53 +143,14 @@ fn steps(schema: &Value, takes_all: bool) -> Vec<String> {
     found
 }
 
-/// Return the keywords that can have schemas inside of them.
-fn schemas(map: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
-    map.iter().filter(|(key, _)| !DATA.contains(&key.as_str()))
-}
-
-/// Return true for a keyword whose schemas describe the same value.
-fn is_in_place(keyword: &str) -> bool {
-    ["allOf", "anyOf", "oneOf"].contains(&keyword)
-}
-
-/// Finds the steps that meet in each schema.
-struct Meetings<'s> {
-    root: &'s Value,
-    /// The common multiples by the address of the schema. A schema that leads to itself adds
-    /// nothing.
-    known: HashMap<*const Value, Step>,
-}
-
-impl<'s> Meetings<'s> {
-    fn step(&mut self, value: &'s Value) -> Step {
-        let Value::Object(map) = value else { return Step::ONE };
-        let address = core::ptr::from_ref(value);
-        if let Some(&known) = self.known.get(&address) {
-            return known;
-        }
-        self.known.insert(address, Step::ONE);
-        let step = self.object(map);
-        self.known.insert(address, step);
-        step
-    }
-
-    fn object(&mut self, map: &'s Map<String, Value>) -> Step {
-        let mut step = match map.get("multipleOf") {
-            Some(own @ Value::Number(_)) => Step::of(own),
-            _ => Step::ONE,
-        };
-        for (_, value) in map.iter().filter(|(key, _)| is_in_place(key)) {
-            for schema in value.as_array().into_iter().flatten() {
-                step = step.common(self.step(schema));
-            }
-        }
-        let target = map.get("$ref").and_then(Value::as_str);
-        match target.and_then(|reference| references::target(self.root, reference)) {
-            Some(target) => step.common(self.step(target)),
-            None => step,
-        }
-    }
+/// Return the keywords of a schema that can have schemas inside of them, each with true if it has
+/// them by their names; or the schemas of a map that `has_names`.
+pub(super) fn schemas(
+    map: &Map<String, Value>,
+    has_names: bool,
+) -> impl Iterator<Item = (&String, &Value, bool)> {
+    let inner = map.iter().filter(move |(key, _)| has_names || !DATA.contains(&key.as_str()));
+    inner.map(move |(key, value)| (key, value, !has_names && NAMED.contains(&key.as_str())))
 }
 
 #[cfg(test)]
@@ -234,6 +187,24 @@ mod tests {
             json!({"type": "integer", "multipleOf": 9973, "$ref": "#/$defs/a", "$defs": {"a": {"multipleOf": 9967}}}),
             json!({"type": "number", "allOf": [{"multipleOf": 97.5}, {"multipleOf": 13.1}]}),
         ];
+        let [a, b] = [9973, 9967].map(|step| json!({"type": "integer", "multipleOf": step}));
+        let both = |first: Value, second: Value| json!({"allOf": [first, second]});
+        let inner = |value: &Value| json!({"properties": {"x": {"type": "array", "items": value}}});
+        let met = [
+            both(json!({"type": "object", "properties": {"x": a}}), json!({"properties": {"x": b}})),
+            both(json!({"type": "object", "properties": {"x": a}}), json!({"additionalProperties": b})),
+            both(json!({"type": "object", "properties": {"x": a}}), json!({"patternProperties": {"^x": b}})),
+            both(json!({"type": "array", "items": a}), json!({"type": "array", "items": b})),
+            both(json!({"type": "array", "prefixItems": [a]}), json!({"type": "array", "prefixItems": [b]})),
+            both(json!({"type": "array", "prefixItems": [a]}), json!({"type": "array", "items": b})),
+            both(inner(&a), inner(&b)),
+            json!({"properties": {"y": both(inner(&a), inner(&b))}}),
+            json!({"$defs": {"a": inner(&a), "b": inner(&b)},
+                "allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}]}),
+            json!({"$defs": {"a": inner(&a)}, "$ref": "#/$defs/a", "properties": {"x": {"items": b}}}),
+        ];
+        let named = json!({"properties": {"default": both(a, b)}});
+        let schemas = schemas.into_iter().chain(met).chain([named]);
         for schema in schemas {
             let error = compiler().json_schema_value(&schema).map(drop).unwrap_err();
             assert!(format!("{error}").contains("multipleOf"), "{schema}: {error}");
@@ -263,6 +234,30 @@ mod tests {
         }
     }
 
+    /// Steps of different values do not meet.
+    #[test]
+    fn steps_apart_have_no_bound_together() {
+        let [a, b] = [9973, 9967].map(|step| json!({"type": "integer", "multipleOf": step}));
+        for schema in [
+            json!({"properties": {"a": a, "b": b}, "required": ["a", "b"]}),
+            json!({"allOf": [{"properties": {"a": a}}, {"properties": {"b": b}}]}),
+            json!({"type": "array", "prefixItems": [a, b]}),
+            json!({"const": {"multipleOf": 99_400_891}}),
+        ] {
+            assert_eq!(check(&schema), Ok(()), "{schema}");
+        }
+    }
+
+    /// Return a schema in which schemas of one value stand inside of a property or an item.
+    fn nested(parts: Vec<Value>, levels: &[bool]) -> Value {
+        let wrap = |value: Value, is_list: &bool| match is_list {
+            true => json!({"type": "array", "items": value}),
+            false => json!({"type": "object", "properties": {"a": value}}),
+        };
+        let parts = parts.into_iter().map(|part| levels.iter().fold(part, wrap));
+        json!({"allOf": parts.collect::<Vec<_>>()})
+    }
+
     fn number() -> impl Strategy<Value = Value> {
         let step = prop_oneof![
             (1_u32..60).prop_map(|step| json!(step)),
@@ -285,8 +280,8 @@ mod tests {
 
         /// Numbers that are compiled stay within the bound; others are refused by the name of it.
         #[test]
-        fn numbers_are_within_the_bound(parts in prop::collection::vec(number(), 1..4), joins in any::<bool>()) {
-            let schema = if joins { json!({"allOf": parts}) } else { json!({"anyOf": parts}) };
+        fn numbers_are_within_the_bound(parts in prop::collection::vec(number(), 1..4), joins in any::<bool>(), levels in prop::collection::vec(any::<bool>(), 0..3)) {
+            let schema = if joins { nested(parts, &levels) } else { json!({"anyOf": parts}) };
             match explicit_schema(&schema) {
                 Ok(written) => match check(&written) {
                     Ok(()) => match compiler().json_schema_value(&schema) {

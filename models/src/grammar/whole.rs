@@ -1,9 +1,10 @@
 //! Regular expressions of schemas as expressions of whole strings.
 
 use alloc::{format, string::String, vec::Vec};
+use std::panic::AssertUnwindSafe;
 
 use llguidance::derivre::RegexBuilder;
-use llguidance::regex_to_lark;
+use llguidance::{panic_utils, regex_to_lark};
 use regex_syntax::ast::{self, AssertionKind, Ast};
 
 use super::schema::translated_pattern;
@@ -26,7 +27,8 @@ pub(crate) fn whole_pattern(pattern: &str) -> Option<String> {
     let branches: Option<Vec<String>> =
         branches.iter().map(|branch| whole_branch(branch, &pattern)).collect();
     let whole = regex_to_lark(&format!("({})", branches?.join("|")), "dw");
-    RegexBuilder::new().mk_regex(&whole).ok()?;
+    // The library panics at some expressions.
+    panic_utils::catch_unwind(AssertUnwindSafe(|| RegexBuilder::new().mk_regex(&whole))).ok()?;
     Some(whole)
 }
 

@@ -33,6 +33,7 @@ pub(super) fn translated(pattern: &str) -> Result<String, Fault> {
         rest: pattern.chars().peekable(),
         out: String::new(),
         groups: Vec::new(),
+        flags: Flags::default(),
         is_followed: true,
     };
     reader.all()?;
@@ -43,24 +44,34 @@ pub(super) fn translated(pattern: &str) -> Result<String, Fault> {
 struct Reader<'p> {
     rest: Peekable<Chars<'p>>,
     out: String,
-    /// The open groups, each with the meaning of `.` around it: true if it matches line ends.
-    groups: Vec<bool>,
+    /// The open groups, each with the flags around it.
+    groups: Vec<Flags>,
+    flags: Flags,
     is_followed: bool,
+}
+
+/// The flags that hold at a place.
+#[derive(Clone, Copy, Default)]
+struct Flags {
+    /// The dot matches line ends.
+    dot_is_all: bool,
+    /// Upper and lower case are alike.
+    folds: bool,
 }
 
 impl Reader<'_> {
     fn all(&mut self) -> Result<(), Fault> {
-        let (mut dot_is_all, mut can_repeat) = (false, false);
+        let mut can_repeat = false;
         while let Some(c) = self.rest.next() {
             let could_repeat = core::mem::replace(&mut can_repeat, true);
             match c {
                 '(' => {
-                    self.groups.push(dot_is_all);
-                    self.open(&mut dot_is_all)?;
+                    self.groups.push(self.flags);
+                    self.open()?;
                     can_repeat = false;
                 }
                 ')' => {
-                    dot_is_all = self.groups.pop().ok_or(Fault::Mistake)?;
+                    self.flags = self.groups.pop().ok_or(Fault::Mistake)?;
                     self.out.push(')');
                 }
                 '|' | '^' => {
@@ -68,10 +79,14 @@ impl Reader<'_> {
                     can_repeat = false;
                 }
                 '$' => self.out.push(c),
-                '*' | '+' | '?' if could_repeat => self.out.push(c),
+                '*' | '+' | '?' if could_repeat => {
+                    self.out.push(c);
+                    self.out.extend(self.rest.next_if_eq(&'?'));
+                    can_repeat = false;
+                }
                 '*' | '+' | '?' => return Err(Fault::Mistake),
-                '{' => self.brace(could_repeat)?,
-                '.' if dot_is_all => self.out.push_str("(?s:.)"),
+                '{' => can_repeat = !self.brace(could_repeat)?,
+                '.' if self.flags.dot_is_all => self.out.push_str("(?s:.)"),
                 '.' => self.out.push_str(&Class::line_ends().negated().text()),
                 '[' => {
                     let class = self.class()?;
@@ -85,7 +100,7 @@ impl Reader<'_> {
     }
 
     /// Read what stands behind the bracket that opens a group.
-    fn open(&mut self, dot_is_all: &mut bool) -> Result<(), Fault> {
+    fn open(&mut self) -> Result<(), Fault> {
         if self.rest.next_if_eq(&'?').is_none() {
             self.out.push('(');
             return Ok(());
@@ -100,7 +115,7 @@ impl Reader<'_> {
                 '=' | '>' => self.unfollowed("(?:"),
                 _ => return Err(Fault::Mistake),
             },
-            first => self.flags(first, dot_is_all)?,
+            first => self.group_flags(first)?,
         }
         Ok(())
     }
@@ -122,12 +137,15 @@ impl Reader<'_> {
     }
 
     /// Read flags, which hold for a group, or up to the end of the one around them.
-    fn flags(&mut self, first: char, dot_is_all: &mut bool) -> Result<(), Fault> {
+    fn group_flags(&mut self, first: char) -> Result<(), Fault> {
         let (mut next, mut is_on, mut text) = (Some(first), true, String::new());
         loop {
             match next.ok_or(Fault::Mistake)? {
-                'i' => text.push('i'),
-                's' => *dot_is_all = is_on,
+                'i' => {
+                    self.flags.folds = is_on;
+                    text.push('i');
+                }
+                's' => self.flags.dot_is_all = is_on,
                 '-' if is_on => {
                     is_on = false;
                     text.push('-');
@@ -158,15 +176,16 @@ impl Reader<'_> {
         self.out.push_str(text);
     }
 
-    /// Read a brace: a number of repetitions, or a brace.
-    fn brace(&mut self, can_repeat: bool) -> Result<(), Fault> {
-        let rest: String = self.rest.clone().take_while(|c| *c != '}').collect();
-        let has_end = self.rest.clone().nth(rest.chars().count()) == Some('}');
+    /// Read a brace. Return true for a number of repetitions, false for a brace that stands for
+    /// itself.
+    fn brace(&mut self, can_repeat: bool) -> Result<bool, Fault> {
+        let rest: String = self.rest.clone().take_while(|c| c.is_ascii_digit() || *c == ',').collect();
+        let has_end = self.rest.clone().nth(rest.len()) == Some('}');
         let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let (min, max) = rest.split_once(',').unwrap_or((&rest, &rest));
         if !has_end || !number(min) || !(number(max) || max.is_empty() && rest.contains(',')) {
             self.out.push_str(r"\{");
-            return Ok(());
+            return Ok(false);
         }
         // A number that has only digits and does not fit is a large one.
         let large = |text: &str| text.parse().unwrap_or(u64::MAX);
@@ -174,8 +193,26 @@ impl Reader<'_> {
             return Err(Fault::Mistake);
         }
         self.out.push_str(&format!("{{{rest}}}"));
-        self.rest.by_ref().take(rest.chars().count() + 1).for_each(drop);
-        Ok(())
+        self.rest.by_ref().take(rest.len() + 1).for_each(drop);
+        self.out.extend(self.rest.next_if_eq(&'?'));
+        Ok(true)
+    }
+
+    /// Read up to the brace that closes.
+    fn braced(&mut self) -> Result<String, Fault> {
+        let mut text = String::new();
+        loop {
+            match self.rest.next().ok_or(Fault::Mistake)? {
+                '}' => return Ok(text),
+                c => text.push(c),
+            }
+        }
+    }
+
+    /// Return the characters that are not in a class. Those of the other case are in it where case
+    /// means nothing.
+    fn others(&self, class: Class) -> Class {
+        if self.flags.folds { class.folded().negated() } else { class.negated() }
     }
 
     /// Read what stands behind a backslash outside of a class.
@@ -215,13 +252,13 @@ impl Reader<'_> {
             's' => Class::space(),
             _ => self.property()?,
         };
-        Ok(Some(if c.is_ascii_uppercase() { class.negated() } else { class }))
+        Ok(Some(if c.is_ascii_uppercase() { self.others(class) } else { class }))
     }
 
     /// Read the name of a property of characters.
     fn property(&mut self) -> Result<Class, Fault> {
         let name: String = match self.rest.next().ok_or(Fault::Mistake)? {
-            '{' => self.rest.by_ref().take_while(|c| *c != '}').collect(),
+            '{' => self.braced()?,
             letter => letter.into(),
         };
         Class::property(&name).ok_or(Fault::Mistake)
@@ -243,7 +280,7 @@ impl Reader<'_> {
             }
             'x' => return self.code(2),
             'u' if self.rest.next_if_eq(&'{').is_some() => {
-                let digits: String = self.rest.by_ref().take_while(|c| *c != '}').collect();
+                let digits = self.braced()?;
                 return self.found(&digits);
             }
             'u' => return self.code(4),
@@ -301,7 +338,7 @@ impl Reader<'_> {
             }
         }
         self.rest.next();
-        Ok(if is_negated { class.negated() } else { class })
+        Ok(if is_negated { self.others(class) } else { class })
     }
 
     /// Read one character, or the letter of a class, within a class.

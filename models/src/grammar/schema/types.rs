@@ -108,6 +108,13 @@ fn masks_that_cannot_be_computed_are_told_early() {
     let words = |max: usize| json!({"type": "string", "maxLength": max, "pattern": r"^(?:\S+\s+){0,99}\S+$"});
     let error = compiler().json_schema_value(&words(5000)).map(drop).unwrap_err();
     assert!(format!("{error}").contains("#/pattern") && format!("{error}").contains("maxLength"), "{error}");
+    let mut parted = words(5000);
+    let length = parted.as_object_mut().unwrap().remove("maxLength").unwrap();
+    let parted = json!({"allOf": [parted, {"type": "string", "maxLength": length}]});
+    assert!(compiler().json_schema_value(&parted).is_err());
+    let inside = format!("start: %json {}", json!({"type": "array", "items": words(5000)}));
+    assert!(compiler().lark(&inside).is_err());
+    check(&json!({"const": words(5000)}), &[], &["1"]);
     let optional = |n: usize| {
         let properties = (0..n).map(|i| (format!("p{i}"), json!({"type": "null"})));
         json!({"type": "object", "properties": properties.collect::<serde_json::Map<_, _>>()})

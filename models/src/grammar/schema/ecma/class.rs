@@ -67,6 +67,13 @@ impl Class {
         }
     }
 
+    /// Return the set with the other cases of its characters.
+    pub(super) fn folded(mut self) -> Self {
+        // It fails only without the tables of cases; then the set stays.
+        _ = self.0.try_case_fold_simple();
+        self
+    }
+
     /// Return all other characters.
     pub(super) fn negated(mut self) -> Self {
         self.0.negate();

@@ -75,7 +75,14 @@ fn texts_match_as_in_ecma_262() {
         ("^(?P<year>[0-9]{4})$", "2026", true),
         ("^(?i)abc$", "ABC", true),
         ("^(?i:a)b$", "AB", false),
+        ("^(?i)[^a]$", "A", false),
+        ("^(?i)[^a]$", "b", true),
+        (r"^(?i:\W)$", "k", false),
+        ("^(?i:x)[^a]$", "A", true),
         ("^(?s)a.b$", "a\nb", true),
+        ("^a*?b+?c??d{1,2}?$", "aabcdd", true),
+        ("^a{x{2}$", "a{xx", true),
+        ("^{{$", "{{", true),
         ("^(?s:.)(.)$", "\n\n", false),
         ("a|b", "xb", true),
     ] {
@@ -111,9 +118,28 @@ fn what_no_automaton_follows_is_told_from_mistakes() {
         r"\c1",
         "(?<>a)",
         "a{1}|{2}",
+        "a**",
+        "a*+",
+        "a???",
+        "a{2}{3}",
+        "a+{2}",
+        r"\p{L",
+        r"\u{41",
+        r"[\p{L]",
     ] {
         assert_eq!(translated(pattern), Err(Fault::Mistake), "{pattern}");
     }
+}
+
+/// Each brace reads no further than its numbers.
+#[test]
+fn many_braces_are_read_once() {
+    let start = std::time::Instant::now();
+    for text in ["{", "{1", "{1,2"] {
+        let pattern = text.repeat(200_000);
+        assert!(translated(&format!("a{pattern}")).is_ok(), "{text}");
+    }
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
 }
 
 #[test]
