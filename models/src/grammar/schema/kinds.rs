@@ -113,7 +113,12 @@ impl Told {
 
     /// Return what is told together with others about the same value.
     pub(super) fn and(self, other: Self) -> Self {
-        Self { stated: self.stated & other.stated, meant: self.meant & other.meant }
+        let meant = match (self.meant, other.meant) {
+            (Kinds::ALL, meant) | (meant, Kinds::ALL) => meant,
+            (own, meant) if own == meant => own,
+            _ => Kinds::NONE,
+        };
+        Self { stated: self.stated & other.stated, meant }
     }
 
     /// Return what others than the part `i` tell: `told` begins with the keywords beside the parts.

@@ -78,7 +78,7 @@ fn texts_match_as_in_ecma_262() {
         ("^(?i)[^a]$", "A", false),
         ("^(?i)[^a]$", "b", true),
         (r"^(?i:\W)$", "k", false),
-        ("^(?i:x)[^a]$", "A", true),
+        ("^(?i:x)[^a]$", "XA", true),
         ("^(?s)a.b$", "a\nb", true),
         ("^a*?b+?c??d{1,2}?$", "aabcdd", true),
         ("^a{x{2}$", "a{xx", true),
