@@ -155,7 +155,8 @@ impl Drop for Leave {
 /// it ([`Client::cancel`]) when the one who asked goes away, and when it takes too long.
 ///
 /// # Errors
-/// Those of `work`; [`ErrorKind::Invalid`] if it takes too long; [`ErrorKind::Server`] if it panics.
+/// Those of `work`; [`ErrorKind::Invalid`] if it takes too long; [`ErrorKind::Server`] if it
+/// panics.
 pub(crate) async fn blocking<T: Send + 'static>(
     client: &Client,
     class: Class,
