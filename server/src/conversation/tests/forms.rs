@@ -82,8 +82,9 @@ fn reasoning_of_earlier_turns_stands_where_the_template_looks_for_it() {
     let turns = |content: &str| {
         said(json!([message("user", "u"), calling("a", "Hm.", content, "{}"), message("tool", "t")]))
     };
-    let wanted =
-        "<|start|>user<|message|>u<|end|><|channel|>analysis<|message|>Hm.<|end|>[time{}]<|start|>assistant";
+    // This template writes no results, which the user says then.
+    let wanted = "<|start|>user<|message|>u<|end|><|channel|>analysis<|message|>Hm.<|end|>[time{}]\
+                  <|start|>user<|message|><tool_response>\nt\n</tool_response><|end|><|start|>assistant";
     assert_eq!(text(HARMONY, &turns("")), wanted);
     assert_eq!(text(HARMONY, &turns("So.")), wanted);
     let without = said(json!([message("user", "u"), calling("a", "", "So.", "{}")]));

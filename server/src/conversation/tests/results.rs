@@ -91,7 +91,7 @@ fn a_second_result_joins_the_first_where_each_needs_a_call() {
 fn no_message_is_left_out_for_its_role() {
     let template = "{% for m in messages %}{% if m.role == 'user' %}U:{{ m.content }};\
         {% elif m.role == 'assistant' %}A:{{ m.content }}{% for c in m.tool_calls or [] %}\
-        [{{ c.function.name }}]{% endfor %};{% elif m.role == 'tool' %}T:{{ m.content }};{% endif %}{% endfor %}";
+        [{{ c.function.name }}{{ c.function.arguments }}]{% endfor %};{% elif m.role == 'tool' %}T:{{ m.content }};{% endif %}{% endfor %}";
     let call = json!({"role": "assistant", "content": "", "tool_calls": [
         {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}]});
     let messages = json!([
@@ -100,7 +100,7 @@ fn no_message_is_left_out_for_its_role() {
         {"role": "function", "name": "f", "content": "X"},
     ]);
     let request = chat(json!({"messages": messages})).unwrap();
-    assert_eq!(text(template, &request), "U:Hey;A:[f];T:X;");
+    assert_eq!(text(template, &request), "U:Hey;A:[f{}];T:X;");
     let messages = json!([{"role": "user", "content": "Hey"}, {"role": "critic", "content": "X"}]);
     let request = chat(json!({"messages": messages})).unwrap();
     let prompt = Template::new(template).unwrap().prompt(&request, model().vocab(), Thinking::Auto);
