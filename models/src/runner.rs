@@ -189,11 +189,7 @@ impl Runner {
                 continue;
             }
             work.check()?;
-            let mut run = || {
-                frame.log(step, ubatch)?;
-                frame.step(step, ubatch, outputs)?;
-                if frame.adapters.is_any { frame.steer(i) } else { Ok(()) }
-            };
+            let mut run = || frame.run(i, step, ubatch, outputs);
             match &mut profile {
                 Some(profile) => profile.time(i, run)?,
                 None => run()?,
@@ -252,6 +248,19 @@ impl Runner {
 }
 
 impl Frame<'_> {
+    /// Run step `i` with what goes with it: the journal before, control vectors after.
+    fn run(
+        &mut self,
+        i: usize,
+        step: &Step,
+        ubatch: &mut Ubatch<'_>,
+        outputs: &mut Outputs,
+    ) -> Result<(), Error> {
+        self.log(step, ubatch)?;
+        self.step(step, ubatch, outputs)?;
+        if self.adapters.is_any { self.steer(i) } else { Ok(()) }
+    }
+
     /// Run one step.
     fn step(&mut self, step: &Step, ubatch: &mut Ubatch<'_>, outputs: &mut Outputs) -> Result<(), Error> {
         match step.kind {

@@ -43,12 +43,7 @@ impl Runner {
                 return Error::Cancelled;
             }
             step = Some(current);
-            let mut run = || {
-                frame.log(current, ubatch)?;
-                frame.step(current, ubatch, outputs)?;
-                if frame.adapters.is_any { frame.steer(i) } else { Ok(()) }
-            };
-            if run().is_err() || !frame.results_are_finite(current) {
+            if frame.run(i, current, ubatch, outputs).is_err() || !frame.results_are_finite(current) {
                 break;
             }
         }
