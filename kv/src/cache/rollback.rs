@@ -57,6 +57,11 @@ impl Caches {
         self.states.iter_mut().for_each(|states| states.drop_checkpoint(id));
     }
 
+    /// Return true if checkpoints retain cells, of a window.
+    pub fn has_windows(&self) -> bool {
+        self.kept().any(|kv| kv.cells.window.is_some())
+    }
+
     /// Charge the cells of checkpoint `id` to the budget, or no longer. States are charged by
     /// number.
     pub fn charge(&mut self, id: u32, charge: Charge, is_charged: bool) {

@@ -43,10 +43,13 @@ impl Checkpoints {
     /// Drop the least useful checkpoints until the budget pays for the rest.
     pub fn keep_to_budget(&mut self, caches: &mut Caches) {
         let mut n_paid = 0;
+        let retain_cells = caches.has_windows();
         for (id, c) in (0..).zip(&self.checkpoints) {
             let is_paid = c.refs > 0 && c.readers == 0 && !c.floor;
             n_paid += u32::from(is_paid);
-            caches.charge(id, Charge::Paid, is_paid);
+            if retain_cells {
+                caches.charge(id, Charge::Paid, is_paid);
+            }
         }
         while n_paid > self.sizes.n_paid || caches.exceeds(Charge::Paid) {
             let Some(id) = self.least_useful() else { return };

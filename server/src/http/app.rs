@@ -155,12 +155,12 @@ impl App {
     }
 
     /// Return a compiler of grammars for a client, whose work ends with the client. The first
-    /// call indexes the vocabulary.
+    /// call indexes the vocabulary, which is for all clients and takes none of this one's time.
     ///
     /// # Errors
     /// [`ErrorKind::NotSupported`] if the vocabulary is too large for that.
     pub fn compiler(&self, client: &Client) -> Result<Compiler, ApiError> {
-        let made = self.grammars.get_or_init(|| Compiler::new(self.vocab()));
+        let made = client.clock().pause(|| self.grammars.get_or_init(|| Compiler::new(self.vocab())));
         let compiler = made.as_ref().map_err(|error| ApiError::from(error.clone()))?;
         Ok(compiler.with_cancel(client.cancel().clone()))
     }

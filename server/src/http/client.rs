@@ -2,6 +2,7 @@
 
 use super::app::Host;
 use super::error::{ApiError, ErrorKind};
+use super::work::Clock;
 use crate::engine::Tenant;
 use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;
@@ -23,6 +24,8 @@ pub struct Client {
     address: Option<Address>,
     /// Ends work for the client: it has gone away, or its work takes too long.
     cancel: Cancel,
+    /// Counts the time of work for the client.
+    clock: Clock,
 }
 
 /// The address of a client as far as shares of connections and of work go: an IPv4 address, or the
@@ -65,16 +68,20 @@ impl Client {
         self
     }
 
-    /// Return the client with a request to cancel that ends its work.
-    pub(super) fn with_cancel(mut self, cancel: Cancel) -> Self {
-        self.cancel = cancel;
-        self
+    /// Return the client with a request to cancel that ends its work, and the clock of that work.
+    pub(super) fn with_work(self, cancel: Cancel, clock: Clock) -> Self {
+        Self { cancel, clock, ..self }
     }
 
     /// Return the request to cancel that ends work for this client. Whatever is made for a client
     /// and may take long heeds it; looking at it also lets the work of others go first.
     pub(crate) fn cancel(&self) -> &Cancel {
         &self.cancel
+    }
+
+    /// Return the clock of the work that is done for the client.
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// Return the one whose share of work and memory the client takes.

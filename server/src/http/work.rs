@@ -142,6 +142,28 @@ impl Job {
     }
 }
 
+/// The clock of a piece of work.
+#[derive(Clone, Default)]
+pub(super) struct Clock(Option<Arc<Job>>);
+
+impl Clock {
+    /// Do something that is not for this client alone, without counting its time.
+    pub fn pause<T>(&self, work: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let result = work();
+        if let Some(job) = &self.0 {
+            job.run().since += began.elapsed();
+        }
+        result
+    }
+}
+
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Clock").finish_non_exhaustive()
+    }
+}
+
 /// Ends a piece of work whose client goes away.
 struct Leave(Arc<Job>);
 
@@ -166,8 +188,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
     let (queue, owner) = (QUEUE.clone(), client.owner());
     let permit = queue.enter(owner, class).await.map_err(|_| failed())?;
     let job = Job::new(queue, owner, class, permit);
-    let (probed, run) = (job.clone(), job.clone());
-    let client = client.clone().with_cancel(Cancel::from_fn(move || probed.is_over()));
+    let (probed, run, clock) = (job.clone(), job.clone(), Clock(Some(job.clone())));
+    let client = client.clone().with_work(Cancel::from_fn(move || probed.is_over()), clock);
     let leave = Leave(job);
     let mut task = tokio::task::spawn_blocking(move || {
         let result = work(&client);
