@@ -136,11 +136,9 @@ fn a_stream_says_that_its_call_was_cut() {
         let server = Running::start(backstitch_demo::GGUF, Some(&template(call)));
         for interface in ["chat", "anthropic", "responses"] {
             for stop in [None, Some("something")] {
-                let (path, mut body) = request(interface, 400, stop);
-                body["stream"] = true.into();
-                let (status, text) = server.send_text("POST", path, &body);
-                let reason = end_of_stream(interface, &text);
-                let has_begun = text.contains("\"delete\"");
+                let (path, body) = request(interface, 400, stop);
+                let events = server.stream(path, body);
+                let reason = end_of_stream(interface, &events);
                 let wanted = match (stop, interface) {
                     (None, "chat") => "tool_calls",
                     (None, "anthropic") => "tool_use",
@@ -149,26 +147,20 @@ fn a_stream_says_that_its_call_was_cut() {
                     (Some(_), "anthropic") => "max_tokens",
                     (Some(_), _) => "incomplete",
                 };
-                assert_eq!(
-                    (status, reason.as_str()),
-                    (200, wanted),
-                    "{name}, {interface}, {has_begun}: {text}"
-                );
+                assert_eq!(reason, wanted, "{name}, {interface}: {events:?}");
             }
         }
     }
 }
 
 /// Return the reason that a stream gives for its end.
-fn end_of_stream(interface: &str, text: &str) -> String {
-    let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
-    let events: Vec<Value> = data.filter_map(|data| serde_json::from_str(data).ok()).collect();
+fn end_of_stream<'e>(interface: &str, events: &'e [Value]) -> &'e str {
     let mut reasons = events.iter().rev().filter_map(|event| match interface {
         "chat" => event["choices"][0]["finish_reason"].as_str(),
         "anthropic" => event["delta"]["stop_reason"].as_str(),
         _ => event["response"]["status"].as_str(),
     });
-    reasons.next().unwrap_or_default().to_owned()
+    reasons.next().unwrap_or_default()
 }
 
 #[test]
