@@ -209,11 +209,40 @@ fn names_that_calls_cannot_have_are_refused() {
             let is_json = ["hermes", "mistral-nemo"].contains(&name) && !tool.is_empty();
             if !is_json {
                 assert_eq!(status, 400, "{name}, {tool:?}: {answer}");
-                assert!(message.contains("tools[0]"), "{answer}");
+                assert!(message.contains("tools[0].function.name"), "{answer}");
             } else {
                 let (found, _) = calls("chat", &answer);
                 assert_eq!((status, found.len()), (200, 1), "{name}, {tool:?}: {answer}");
             }
+        }
+    }
+}
+
+#[test]
+fn names_that_are_refused_are_told_by_their_path_on_every_interface() {
+    let call = TEMPLATES.iter().find(|(name, _)| *name == "qwen3-coder").unwrap().1;
+    let server = Running::start(backstitch_demo::GGUF, Some(&template(call)));
+    for (interface, function, schema) in [
+        ("chat", ".function", "parameters"),
+        ("anthropic", "", "input_schema"),
+        ("responses", "", "parameters"),
+    ] {
+        let error = |change: &dyn Fn(&mut Value)| {
+            let (path, mut body) = request(interface, 40, None);
+            let function = format!("/tools/0{}", function.replace('.', "/"));
+            change(body.pointer_mut(&function).unwrap());
+            let (status, answer) = server.send("POST", path, body);
+            assert_eq!(status, 400, "{answer}");
+            (answer["error"]["message"].as_str().unwrap().to_owned(), answer["error"]["param"].clone())
+        };
+        let name = error(&|tool| tool["name"] = "a b".into());
+        let long = "p".repeat(1000);
+        let parameter =
+            error(&|tool| tool[schema] = json!({"type": "object", "properties": {long.as_str(): {}}}));
+        for ((message, param), field) in [(name, "name"), (parameter, schema)] {
+            let path = format!("tools[0]{function}.{field}");
+            assert!(message.contains(&format!("\"{path}\" must be ")), "{interface}: {message}");
+            assert!(param.is_null() || param == path, "{interface}: {param}");
         }
     }
 }

@@ -78,7 +78,10 @@ impl Template {
             } else if !self.demands().any_role {
                 let expected =
                     "\"system\", \"user\", \"assistant\" or \"tool\": the model knows no such role";
-                return Err(ConversationError::wrong(format!("{}.role", input.request.path(i)), expected));
+                return Err(ConversationError::wrong(
+                    format!("{}.role", input.request.paths.message(i)),
+                    expected,
+                ));
             }
         }
         Ok(messages)

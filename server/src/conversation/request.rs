@@ -1,7 +1,9 @@
 //! A conversation to continue, with the choices that all interfaces share.
 
+use super::chat::read_function;
 use super::error::ConversationError;
 use super::message::{Continue, Message, Tool, ToolChoice};
+use super::paths::{Paths, ToolPaths};
 use super::values::Object;
 use serde_json::{Map, Value};
 
@@ -37,9 +39,8 @@ pub struct Request {
     pub continues: Option<Continue>,
     /// Thinking, if the request says.
     pub thinking: Option<bool>,
-    /// The paths of the messages in the client's body, for errors. Messages without one are the
-    /// items of `messages`.
-    pub(super) paths: Vec<String>,
+    /// The paths of all parts in the client's body, for errors.
+    pub(super) paths: Paths,
 }
 
 impl Request {
@@ -48,9 +49,25 @@ impl Request {
         Request { messages, add_generation_prompt: true, ..Request::default() }
     }
 
-    /// Return the path of a message in the client's body.
-    pub(super) fn path(&self, index: usize) -> String {
-        self.paths.get(index).cloned().unwrap_or_else(|| format!("messages[{index}]"))
+    /// Add the tool at `path`, described by `function`, whose schema is in the field `parameters`.
+    pub(super) fn read_tool(
+        &mut self,
+        path: String,
+        function: &Object<'_>,
+        parameters: &str,
+    ) -> Result<(), ConversationError> {
+        self.tools.push(read_function(function, parameters)?);
+        let (name, parameters) = (function.path("name"), function.path(parameters));
+        self.paths.tools.push(ToolPaths { tool: path, name, parameters });
+        Ok(())
+    }
+
+    /// Remove the tools that have none of these names.
+    pub(super) fn keep_tools(&mut self, names: &[&str]) {
+        let paths: Vec<ToolPaths> = (0..self.tools.len()).map(|index| self.paths.tool(index)).collect();
+        let tools = core::mem::take(&mut self.tools).into_iter().zip(paths);
+        (self.tools, self.paths.tools) =
+            tools.filter(|(tool, _)| names.contains(&tool.name.as_str())).unzip();
     }
 
     /// Return true if calls of tools may come in the answer.
@@ -77,9 +94,7 @@ impl Request {
         }
         match body.str("reasoning_effort")? {
             Some("none") => self.thinking = Some(false),
-            Some(effort) if !effort.is_empty() => {
-                self.variables.insert("reasoning_effort".into(), effort.into());
-            }
+            Some(effort) if !effort.is_empty() => self.set_effort(effort, "reasoning_effort"),
             _ => {}
         }
         // Any other budget cannot be kept: the model ends its reasoning when it has done.
@@ -107,6 +122,13 @@ impl Request {
             ));
         }
         Ok(())
+    }
+
+    /// Set the variable of the effort, which stands at `path`.
+    pub(super) fn set_effort(&mut self, effort: &str, path: &str) {
+        let name = "reasoning_effort";
+        self.variables.insert(name.into(), effort.into());
+        self.paths.variables.insert(name.into(), path.into());
     }
 
     /// Continue the last message if it is the assistant's.

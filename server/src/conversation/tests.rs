@@ -2,9 +2,11 @@
 
 mod awkward;
 mod forms;
+mod paths;
 mod replay;
 mod results;
 
+use super::paths::Paths;
 use super::*;
 use backstitch_models::Model;
 use backstitch_models::vocab::WriteSpecial;
@@ -169,7 +171,8 @@ fn three_interfaces_say_the_same() {
         "tools": [{"name": "weather", "description": "Tell it.", "input_schema": parameters}],
         "tool_choice": {"type": "tool", "name": "weather"},
     });
-    let without_paths = |request: Request| Request { paths: Vec::new(), ..request };
+    let without_paths = |request: Request| Request { paths: Paths::default(), ..request };
+    let from_chat = without_paths(from_chat);
     let anthropic = Request::from_anthropic(anthropic.as_object().unwrap()).unwrap();
     assert_eq!(without_paths(anthropic), from_chat);
     let responses = json!({

@@ -9,7 +9,7 @@ const WRITES: &str = "<{{ m.role }}>{% if m.content is string %}{{ m.content }}{
     {% for c in m.tool_calls or [] %}[{{ c.function.name }}{{ c.function.arguments | string }}]{% endfor %}";
 
 /// Return a template that refuses messages for which `demand` is true, and writes others.
-fn refusing(demand: &str) -> String {
+pub(super) fn refusing(demand: &str) -> String {
     format!(
         "{{% set ns = namespace(n=0, open=0, users=0) %}}{{% for m in messages %}}\
          {{% if m.role == 'user' %}}{{% set ns.users = ns.users + 1 %}}{{% endif %}}\
@@ -68,7 +68,7 @@ fn call(id: &str, arguments: &str) -> Value {
            "tool_calls": [{"id": id, "type": "function", "function": function}]})
 }
 
-fn said(role: &str, content: Value) -> Value {
+pub(super) fn said(role: &str, content: Value) -> Value {
     json!({"role": role, "content": content})
 }
 
@@ -268,48 +268,4 @@ fn arguments_that_are_no_object_are_one_or_stay_text() {
     let deep = |n: usize| format!("{{\"a\":{}1{}}}", "[".repeat(n), "]".repeat(n));
     assert!(written(&items, &deep(20)).contains("a=[[[["));
     assert!(written(&items, &deep(500)).contains("arguments={\"a\":[[[["));
-}
-
-#[test]
-fn what_a_template_refuses_is_named_by_its_path() {
-    let refused = |source: &str, request: Request| {
-        let template = Template::new(source).unwrap();
-        template.prompt(&request, model().vocab(), Thinking::Auto).unwrap_err().to_string()
-    };
-    let bad = "{% for m in messages %}{% if 'bad' in m.content %}{{ raise_exception('no such word') }}{% endif %}\
-               {{ m.content }}{% endfor %}{% if mood == 'grim' %}{{ raise_exception('no such mood') }}{% endif %}\
-               {% for t in tools or [] %}{% if t.function.name == 'bad' %}{{ 1 + 'a' }}{% endif %}{% endfor %}";
-    let talk = json!([
-        said("user", "u".into()),
-        said("assistant", "a".into()),
-        said("user", "bad".into()),
-        said("assistant", "a".into()),
-        said("user", "u".into())
-    ]);
-    let from_chat = chat(json!({ "messages": talk })).unwrap();
-    let reason =
-        "cannot be written in the model's format: the chat template refuses these messages: no such word";
-    assert_eq!(refused(bad, from_chat), format!("'messages[2]' {reason}"));
-    let body = json!({"system": "s", "messages": talk});
-    let anthropic = Request::from_anthropic(body.as_object().unwrap()).unwrap();
-    assert_eq!(refused(bad, anthropic), format!("'messages[2]' {reason}"));
-    let body = json!({"instructions": "bad", "input": talk});
-    let responses = Request::from_responses(body.as_object().unwrap()).unwrap();
-    assert_eq!(refused(bad, responses), format!("'instructions' {reason}"));
-    let body = json!({"input": talk});
-    let responses = Request::from_responses(body.as_object().unwrap()).unwrap();
-    assert_eq!(refused(bad, responses), format!("'input[2]' {reason}"));
-    let tools = json!([{"type": "function", "function": {"name": "good"}},
-                       {"type": "function", "function": {"name": "bad"}}]);
-    let error = refused(bad, chat(json!({"messages": [said("user", "u".into())], "tools": tools})).unwrap());
-    assert!(error.starts_with("'tools[1]' cannot be written in the model's format: "), "{error}");
-    let variables = json!({"mood": "grim", "other": 1});
-    let mooded = json!({"messages": [said("user", "u".into())], "chat_template_kwargs": variables});
-    let error = refused(bad, chat(mooded).unwrap());
-    assert!(error.starts_with("'chat_template_kwargs.mood' "), "{error}");
-    let roles = refusing("m.role not in ['system', 'user', 'assistant', 'tool']");
-    let critic = chat(json!({"messages": [said("user", "u".into()), said("critic", "c".into())]})).unwrap();
-    assert!(refused(&roles, critic).starts_with("'messages[1].role' must be \"system\""));
-    let broken = refused("{{ 1 + 'a' }}", chat(json!({ "messages": talk })).unwrap());
-    assert_eq!(broken, "the chat template fails: line 1: an integer + a string has no meaning");
 }
