@@ -8,14 +8,15 @@ use super::message::{Content, Message};
 /// The number of letters and digits in identifiers of calls, where a template counts them.
 const ID_LENGTH: usize = 9;
 
-/// Return the messages in a form that the template can express, beside tools or without.
+/// Return the messages in a form that the template can express, beside tools or without. If the
+/// last one is to be continued, it ends as it does.
 pub(super) fn adapt(
-    messages: &[Message],
+    mut messages: Vec<Message>,
     has_tools: bool,
+    is_continued: bool,
     capabilities: &Capabilities,
     demands: &Demands,
 ) -> Vec<Message> {
-    let mut messages = messages.to_vec();
     for message in &mut messages {
         if message.role == "developer" && !capabilities.developer_role {
             message.role = "system".into();
@@ -24,12 +25,13 @@ pub(super) fn adapt(
     let messages = place_systems(messages, capabilities.system_role, demands);
     let messages = arrange_results(messages, &demands.results);
     let mut messages = arrange_turns(messages, demands, has_tools);
-    for message in &mut messages {
+    let n_ended = messages.len() - usize::from(is_continued && !messages.is_empty());
+    for (i, message) in messages.iter_mut().enumerate() {
         adapt_answer(message, demands);
         if demands.short_ids {
             shorten_ids(message);
         }
-        if demands.trimmed {
+        if demands.trimmed && i < n_ended {
             trim(message);
         }
     }

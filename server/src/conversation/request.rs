@@ -70,6 +70,25 @@ impl Request {
             tools.filter(|(tool, _)| names.contains(&tool.name.as_str())).unzip();
     }
 
+    /// Return the message to continue with the part of it, if there is one, and the messages before
+    /// it.
+    ///
+    /// # Errors
+    /// [`ConversationError::Wrong`] if it is no answer, or one with calls.
+    pub(super) fn split_continued(&self) -> Result<(Option<Continued<'_>>, &[Message]), ConversationError> {
+        let last = self.continues.zip(self.messages.split_last());
+        let Some((part, (message, before))) = last else { return Ok((None, &self.messages)) };
+        let wrong = |field: &str, expected| {
+            let path = format!("{}{field}", self.paths.message(before.len()));
+            Err(ConversationError::wrong(path, expected))
+        };
+        match (message.role.as_str(), message.tool_calls.is_empty()) {
+            ("assistant", true) => Ok((Some(Continued { part, message }), before)),
+            ("assistant", false) => wrong("", "an answer without calls: it is the one to continue"),
+            _ => wrong(".role", "\"assistant\": it is the message to continue"),
+        }
+    }
+
     /// Return true if calls of tools may come in the answer.
     pub fn may_call(&self) -> bool {
         !self.tools.is_empty() && self.tool_choice != ToolChoice::None
@@ -132,20 +151,21 @@ impl Request {
     }
 
     /// Continue the last message if it is the assistant's.
-    ///
-    /// # Errors
-    /// [`ConversationError::Conflict`] if the last two messages are the assistant's.
-    pub fn continue_assistant(&mut self) -> Result<(), ConversationError> {
+    pub fn continue_assistant(&mut self) {
         let ends_with_assistant =
             self.messages.last().is_some_and(|last| last.role == "assistant" && last.tool_calls.is_empty());
-        if self.continues.is_some() || !ends_with_assistant {
-            return Ok(());
+        if self.continues.is_none() && ends_with_assistant {
+            self.continues = Some(Continue::Whatever);
+            self.add_generation_prompt = false;
         }
-        if self.messages.iter().rev().nth(1).is_some_and(|message| message.role == "assistant") {
-            return Err(ConversationError::Conflict("the last 2 messages are both the assistant's"));
-        }
-        self.continues = Some(Continue::Whatever);
-        self.add_generation_prompt = false;
-        Ok(())
     }
+}
+
+/// A message to continue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Continued<'a> {
+    /// The part that goes on.
+    pub part: Continue,
+    /// The message: an answer without calls.
+    pub message: &'a Message,
 }

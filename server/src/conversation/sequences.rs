@@ -22,6 +22,8 @@ pub(super) struct Turns {
     pub user_behind_result: bool,
     /// The assistant calls a tool behind an answer.
     pub call_behind_answer: bool,
+    /// There is no message at all.
+    pub no_messages: bool,
     /// There is no message of the user.
     pub no_user: bool,
     /// There is no message of the user, but tools.
@@ -85,6 +87,7 @@ impl Turns {
                 &called(&[user(), answer()], &[answer()]),
                 &called(&[user(), answer(), user()], &[answer()]),
             ),
+            no_messages: probe.takes(&[], &[user()]),
             no_user: probe.shows(&[system()]) || !probe.shows(&[system(), user()]),
             no_user_with_tools: probe.takes_with_tool(&[system()])
                 || !probe.takes_with_tool(&[system(), user()]),

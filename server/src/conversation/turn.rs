@@ -105,8 +105,7 @@ impl Offered {
 /// Fill in what the server decides where the request does not.
 ///
 /// # Errors
-/// [`ErrorKind::NotSupported`] for tools on a server without Jinja; those of
-/// [`Request::continue_assistant`].
+/// [`ErrorKind::NotSupported`] for tools on a server without Jinja.
 fn prepare(app: &App, request: &mut Request) -> Result<(), ApiError> {
     let params = app.params();
     if !params.jinja && !request.tools.is_empty() {
@@ -124,7 +123,7 @@ fn prepare(app: &App, request: &mut Request) -> Result<(), ApiError> {
     let server_thinks = params.template_variables.get("enable_thinking").and_then(Value::as_bool);
     request.thinking = request.thinking.or(server_thinks);
     if params.prefill_assistant {
-        request.continue_assistant()?;
+        request.continue_assistant();
     }
     Ok(())
 }

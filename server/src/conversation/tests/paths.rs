@@ -111,3 +111,18 @@ fn messages_and_variables_are_named_on_every_interface() {
     let error = refused("{{ 1 + 'a' }}", &read(json!({ "input": talk })));
     assert_eq!(error, "the chat template fails: line 1: an integer + a string has no meaning");
 }
+
+#[test]
+fn a_message_that_cannot_be_continued_is_named() {
+    let call = json!({"role": "assistant", "content": "c",
+        "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": "{}"}}]});
+    for (last, wanted) in [
+        (said("user", "v".into()), "'messages[1].role' must be \"assistant\": it is the message to continue"),
+        (call, "'messages[1]' must be an answer without calls: it is the one to continue"),
+    ] {
+        let messages = [said("user", "u".into()), last];
+        let body =
+            json!({"messages": messages, "continue_final_message": true, "add_generation_prompt": false});
+        assert_eq!(refused(CHATML, &chat(body).unwrap()), wanted);
+    }
+}
