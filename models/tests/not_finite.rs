@@ -9,9 +9,11 @@ use backstitch_models::{Batch, Context, Error, Model, Params, Pos, Token, Wanted
 use backstitch_testing::assert_bits;
 use golden::{fresh, model, tokens};
 
-/// Models with all kinds of operations: attention, mixtures of experts, recurrences, encoders.
-const MODELS: [&str; 16] = [
+/// Models with all kinds of operations: attention, mixtures of experts, recurrences, encoders,
+/// projections within limits (MPT's), scores and logits within limits (Gemma 2's).
+const MODELS: [&str; 18] = [
     "llama",
+    "gemma2",
     "gemma3",
     "gptoss",
     "qwen3moe",
@@ -23,6 +25,7 @@ const MODELS: [&str; 16] = [
     "lfm2",
     "kimi_linear",
     "phi2",
+    "mpt",
     "nemotron",
     "bert",
     "t5",
@@ -82,6 +85,28 @@ fn nan_in_any_matrix_is_told_with_its_name() {
                     assert_eq!(error.tensor.as_deref(), Some(tensor.as_str()), "{name}: {error}");
                 }
                 other => panic!("{name}: {tensor}: {other:?}"),
+            }
+        }
+    }
+}
+
+/// A row of a router decides about one expert alone.
+#[test]
+fn nan_in_a_row_of_a_router_is_told() {
+    for name in ["gptoss", "qwen3moe", "deepseek2", "lfm2moe", "nemotron_h_moe"] {
+        let good = bytes_of(name);
+        let gguf = Gguf::parse(&good).unwrap();
+        let routers = matrices(&Model::from_bytes(&good).unwrap());
+        for tensor in routers.iter().filter(|tensor| tensor.ends_with("ffn_gate_inp.weight")) {
+            let router = gguf.tensor(tensor).unwrap();
+            let (range, n_expert) = (router.range(), router.shape()[0]);
+            let n_bytes = range.len() / n_expert;
+            for expert in [0, 1, n_expert - 1] {
+                let mut bytes = good.clone();
+                bytes[range.start + expert * n_bytes..][..n_bytes].fill(0xff);
+                let error = evaluate(&Model::from_bytes(&bytes).unwrap()).err();
+                let Some(Error::NotFinite(error)) = error else { panic!("{name}: {tensor}: {error:?}") };
+                assert_eq!(error.tensor.as_deref(), Some(tensor.as_str()), "{name}: {error}");
             }
         }
     }

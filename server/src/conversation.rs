@@ -48,6 +48,7 @@ mod input;
 mod message;
 mod meter;
 mod own_calls;
+mod paths;
 mod plain_schema;
 mod prompt;
 mod request;

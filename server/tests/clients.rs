@@ -1,6 +1,7 @@
 //! Things that programs of other people rely on: calls of tools that were asked for, formats,
 //! salts, gaps.
 
+#[allow(dead_code, reason = "other tests use the rest")]
 mod running;
 
 use self::running::Running;
@@ -38,7 +39,7 @@ fn a_required_call_comes_whatever_the_template_knows() {
             (json!("required"), None),
             (json!({"type": "function", "function": {"name": "say"}}), Some("say")),
         ] {
-            let answer = server.post("/v1/chat/completions", &with_tools(&choice));
+            let answer = server.post("/v1/chat/completions", with_tools(&choice));
             let calls = &answer["choices"][0]["message"]["tool_calls"];
             let function = &calls[0]["function"];
             assert!(function["name"].is_string(), "{template:?} {choice}: {answer}");
@@ -218,7 +219,7 @@ fn damaged_and_unwritable_slots_are_told_without_their_folder() {
     }
     for (action, name) in refused {
         let path = format!("/slots/0?action={action}");
-        let (status, answer) = server.send("POST", &path, &json!({"filename": name}));
+        let (status, answer) = server.send("POST", &path, json!({"filename": name}));
         let message = answer["error"]["message"].as_str().unwrap();
         assert!((400..=500).contains(&status) && message.contains(name), "{answer}");
         assert!(!message.contains(&*folder.path().to_string_lossy()), "{answer}");
@@ -234,14 +235,14 @@ fn clients_of_vllm_find_the_vocabulary() {
     let server = Running::start(backstitch_demo::GGUF, None);
     let (status, info) = server.send("GET", "/tokenizer_info", &Value::Null);
     assert!(status == 200 && info["eos_token"].is_string(), "{info}");
-    let native = server.post("/tokenize", &json!({"content": "Once upon a time"}));
+    let native = server.post("/tokenize", json!({"content": "Once upon a time"}));
     let prompt = json!({"prompt": "Once upon a time", "add_special_tokens": false});
     let tokens = server.post("/tokenize", &prompt);
     assert_eq!((&tokens["tokens"], &tokens["count"]), (&native["tokens"], &native["count"]));
     let chat = json!({"messages": [{"role": "user", "content": "Hello"}]});
     let counted = server.post("/v1/chat/completions/input_tokens", &chat)["input_tokens"].clone();
     assert_eq!(server.post("/tokenize", &chat)["count"], counted);
-    let text = server.post("/detokenize", &json!({"tokens": tokens["tokens"]}));
+    let text = server.post("/detokenize", json!({"tokens": tokens["tokens"]}));
     assert_eq!((&text["prompt"], &text["content"]), (&json!("Once upon a time"), &json!("Once upon a time")));
 }
 
@@ -256,9 +257,9 @@ fn documents_are_texts_or_objects_with_one() {
     let texts = ask(json!(["a cat", "a dog"]));
     assert_eq!(texts, ask(json!([{"text": "a cat"}, {"text": "a dog"}])));
     assert_eq!((&texts[0]["index"], &texts[0]["document"]["text"]), (&json!(1), &json!("a dog")));
-    let plain = server.post("/v1/rerank", &json!({"query": "a", "documents": ["b"]}));
+    let plain = server.post("/v1/rerank", json!({"query": "a", "documents": ["b"]}));
     assert!(plain["results"][0].get("document").is_none());
-    assert_eq!(server.send("POST", "/v1/rerank", &json!({"query": "a", "documents": [{}]})).0, 400);
+    assert_eq!(server.send("POST", "/v1/rerank", json!({"query": "a", "documents": [{}]})).0, 400);
 }
 
 /// The vocabulary has no token that begins a sequence.
@@ -266,8 +267,8 @@ fn documents_are_texts_or_objects_with_one() {
 fn nothing_comes_behind_a_prompt_of_nothing() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../goldens/models/gpt2.gguf");
     let server = Running::start(std::fs::read(path).unwrap().leak(), None);
-    let answer = server.post("/completion", &json!({"prompt": "", "n_predict": 4}));
+    let answer = server.post("/completion", json!({"prompt": "", "n_predict": 4}));
     assert_eq!((&answer["content"], &answer["tokens_predicted"]), (&json!(""), &json!(0)));
-    let answer = server.post("/v1/completions", &json!({"prompt": "", "max_tokens": 4}));
+    let answer = server.post("/v1/completions", json!({"prompt": "", "max_tokens": 4}));
     assert_eq!(answer["choices"][0]["text"], "");
 }

@@ -1,104 +1,18 @@
 //! OpenAI's and Anthropic's interfaces over sockets: shapes of answers and streams, reuse, errors.
 
+mod running;
+
+use self::running::Running;
 use backstitch_models::gguf::Gguf;
-use backstitch_models::{Model, Params};
-use backstitch_server::engine::{Engine, EngineParams};
-use backstitch_server::http::{Adapters, Host, Loaded, Server, Stop};
 use backstitch_server::params::ServerParams;
 use serde_json::{Value, json};
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::thread::JoinHandle;
 
 /// A template whose answers may reason and call.
 const TEMPLATE: &str = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}\
     {% for t in tools %}{{ t.function.name }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
 
-/// A running server.
-struct Running {
-    address: SocketAddr,
-    stop: Stop,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Running {
-    fn start(params: ServerParams, template: Option<&str>) -> Self {
-        let template = template.map(str::to_owned);
-        let load = move || {
-            let model = Model::from_bytes(backstitch_demo::GGUF)?;
-            let context = Params::default().n_threads(2);
-            let params =
-                EngineParams { context, n_ctx: 512, n_slots: 2, n_held: 8, ..EngineParams::default() };
-            Ok(Loaded {
-                engine: Engine::start(&model, params)?,
-                template: template.clone(),
-                adapters: Adapters::default(),
-            })
-        };
-        let params = ServerParams { port: 0, ..params };
-        let server = Server::bind(Host::new(params, load).unwrap()).unwrap();
-        let (address, stop) = (server.address().unwrap(), server.stopper());
-        let thread = std::thread::spawn(move || server.run().unwrap());
-        Running { address, stop, thread: Some(thread) }
-    }
-
-    /// Send a request, and return the status and the body.
-    fn send(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        let length = body.len();
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}"
-        );
-        write!(stream, "{head}\r\n\r\n{body}").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        let is_chunked = head.to_lowercase().contains("transfer-encoding: chunked");
-        (status, if is_chunked { unchunked(body) } else { body.to_owned() })
-    }
-
-    fn post(&self, path: &str, body: Value) -> Value {
-        let (status, body) = self.send("POST", path, &body.to_string());
-        assert_eq!(status, 200, "{body}");
-        serde_json::from_str(&body).unwrap()
-    }
-
-    fn error(&self, path: &str, body: Value) -> (u16, Value) {
-        let (status, body) = self.send("POST", path, &body.to_string());
-        (status, serde_json::from_str(&body).unwrap())
-    }
-
-    /// Send a request for a stream, and return its data.
-    fn stream(&self, path: &str, mut body: Value) -> Vec<Value> {
-        body["stream"] = true.into();
-        let (status, body) = self.send("POST", path, &body.to_string());
-        assert_eq!(status, 200, "{body}");
-        let data = body.lines().filter_map(|line| line.strip_prefix("data: "));
-        data.filter(|data| *data != "[DONE]").map(|data| serde_json::from_str(data).unwrap()).collect()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.stop.stop();
-        drop(self.thread.take().map(JoinHandle::join));
-    }
-}
-
-/// Return a body without the lengths of its pieces.
-fn unchunked(mut body: &str) -> String {
-    let mut all = String::new();
-    while let Some((length, rest)) = body.split_once("\r\n") {
-        let length = usize::from_str_radix(length, 16).unwrap();
-        all += &rest[..length];
-        body = rest[length..].trim_start_matches("\r\n");
-    }
-    all
-}
-
 fn start() -> Running {
-    Running::start(ServerParams::default(), None)
+    Running::start(backstitch_demo::GGUF, None)
 }
 
 fn hello() -> Value {
@@ -311,7 +225,7 @@ fn messages_have_blocks() {
 
 #[test]
 fn templates_see_tools_and_prefill() {
-    let server = Running::start(ServerParams::default(), Some(TEMPLATE));
+    let server = Running::start(backstitch_demo::GGUF, Some(TEMPLATE));
     let tool = json!({"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}});
     let body = json!({
         "messages": [{"role": "user", "content": "Rain?"}, {"role": "assistant", "content": "It "}],
@@ -320,9 +234,9 @@ fn templates_see_tools_and_prefill() {
     let rendered = server.post("/apply-template", body);
     assert_eq!(rendered["prompt"], "<user>Rain?</user>weather<assistant>It ");
     let no_jinja = ServerParams { jinja: false, ..ServerParams::default() };
-    let server = Running::start(no_jinja, Some(TEMPLATE));
+    let server = Running::start_with(no_jinja, backstitch_demo::GGUF, Some(TEMPLATE));
     let body = json!({"messages": [], "tools": [tool]});
-    let (status, error) = server.error("/v1/chat/completions", body);
+    let (status, error) = server.send("POST", "/v1/chat/completions", body);
     assert_eq!(
         (status, error["error"]["message"].as_str()),
         (500, Some("tools param requires --jinja flag"))
@@ -332,39 +246,39 @@ fn templates_see_tools_and_prefill() {
 #[test]
 fn errors_have_the_shape_of_their_interface() {
     let server = start();
-    let (status, error) = server.error("/v1/chat/completions", json!({"messages": [{"role": 1}]}));
+    let (status, error) = server.send("POST", "/v1/chat/completions", json!({"messages": [{"role": 1}]}));
     assert_eq!(status, 400);
     assert_eq!(
         (&error["error"]["type"], &error["error"]["param"]),
         (&json!("invalid_request_error"), &json!("messages[0].role"),)
     );
-    let (status, error) = server.error("/v1/messages", json!({"max_tokens": 3}));
+    let (status, error) = server.send("POST", "/v1/messages", json!({"max_tokens": 3}));
     assert_eq!((status, &error["type"]), (400, &json!("error")));
     assert_eq!(error["error"]["type"], "invalid_request_error");
     // The model reads no images, and trying again does not help.
     let image = json!([{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]);
     let messages = json!([{"role": "user", "content": image}]);
-    let (status, error) = server.error("/v1/chat/completions", json!({"messages": messages}));
+    let (status, error) = server.send("POST", "/v1/chat/completions", json!({"messages": messages}));
     assert_eq!((status, &error["error"]["type"]), (400, &json!("invalid_request_error")));
     let source = json!({"type": "base64", "media_type": "image/png", "data": "AAAA"});
     let messages = json!([{"role": "user", "content": [{"type": "image", "source": source}]}]);
-    let (status, error) = server.error("/v1/messages", json!({"max_tokens": 3, "messages": messages}));
+    let (status, error) = server.send("POST", "/v1/messages", json!({"max_tokens": 3, "messages": messages}));
     assert_eq!((status, &error["error"]["type"]), (400, &json!("invalid_request_error")));
     let mut long = hello();
     long["messages"][0]["content"] = "the dog ".repeat(600).into();
     for stream in [false, true] {
         long["stream"] = stream.into();
-        let (status, error) = server.error("/v1/chat/completions", long.clone());
+        let (status, error) = server.send("POST", "/v1/chat/completions", long.clone());
         assert_eq!((status, &error["error"]["type"]), (400, &json!("exceed_context_size_error")));
-        assert_eq!(error["error"]["n_ctx"], 512);
-        assert!(error["error"]["n_prompt_tokens"].as_u64().unwrap() > 512);
+        assert_eq!(error["error"]["n_ctx"], 1024);
+        assert!(error["error"]["n_prompt_tokens"].as_u64().unwrap() > 1024);
         long["max_tokens"] = 3.into();
-        let (status, error) = server.error("/v1/messages", long.clone());
+        let (status, error) = server.send("POST", "/v1/messages", long.clone());
         assert_eq!((status, &error["error"]["type"]), (400, &json!("invalid_request_error")));
-        assert!(error["error"]["n_prompt_tokens"].as_u64().unwrap() > 512, "{error}");
+        assert!(error["error"]["n_prompt_tokens"].as_u64().unwrap() > 1024, "{error}");
         let message = error["error"]["message"].as_str().unwrap();
         assert!(
-            message.starts_with("prompt is too long: ") && message.ends_with(" > 512 maximum"),
+            message.starts_with("prompt is too long: ") && message.ends_with(" > 1024 maximum"),
             "{error}"
         );
     }
@@ -372,7 +286,7 @@ fn errors_have_the_shape_of_their_interface() {
     named["text"] = "no field of this interface".into();
     assert_eq!(server.post("/v1/chat/completions", named.clone())["object"], "chat.completion");
     named["response_format"] = json!({"type": 5});
-    let (status, error) = server.error("/v1/chat/completions", named);
+    let (status, error) = server.send("POST", "/v1/chat/completions", named);
     assert_eq!((status, &error["error"]["param"]), (400, &json!("response_format.type")));
     let wrong = [
         ("/v1/chat/completions", json!({"messages": [], "response_format": {"type": "sound"}})),
@@ -387,22 +301,19 @@ fn errors_have_the_shape_of_their_interface() {
         ("/v1/responses", json!({"input": "a", "previous_response_id": "resp_1"})),
     ];
     for (path, body) in wrong {
-        let (status, error) = server.error(path, body.clone());
+        let (status, error) = server.send("POST", path, body.clone());
         assert_eq!(status, 400, "{body}");
         assert!(error["error"]["message"].is_string());
     }
-    assert_eq!(server.error("/v1/embeddings", json!({"input": "a"})).0, 501);
+    assert_eq!(server.send("POST", "/v1/embeddings", json!({"input": "a"})).0, 501);
 }
 
 #[test]
 fn the_model_is_listed_and_found() {
     let params =
         ServerParams { aliases: vec!["demo/story".into(), "other".into()], ..ServerParams::default() };
-    let server = Running::start(params, None);
-    let get = |path: &str| {
-        let (status, body) = server.send("GET", path, "");
-        (status, serde_json::from_str::<Value>(&body).unwrap())
-    };
+    let server = Running::start_with(params, backstitch_demo::GGUF, None);
+    let get = |path: &str| server.send("GET", path, Value::Null);
     let (status, list) = get("/v1/models");
     assert_eq!((status, &list["object"]), (200, &json!("list")));
     assert_eq!(list["data"][0]["id"], "demo/story");

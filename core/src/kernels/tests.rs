@@ -142,6 +142,54 @@ fn gates_and_sums_are_what_they_say_on_every_set() {
     }
 }
 
+/// A model that computes NaN is noticed by its outputs, so no function makes a number of it, not
+/// even one with limits.
+#[test]
+fn nan_stays_nan_on_every_set() {
+    type Alone = (&'static str, fn(&KernelSet, &mut [f32]));
+    let alone: [Alone; 10] = [
+        ("exp", |set, x| (set.exp_in_place)(x)),
+        ("tanh", |set, x| (set.tanh_in_place)(x)),
+        ("sigmoid", |set, x| (set.sigmoid_in_place)(x)),
+        ("silu", |set, x| (set.silu_in_place)(x)),
+        ("gelu", |set, x| (set.gelu_in_place)(x)),
+        ("relu", |set, x| (set.relu_in_place)(x)),
+        ("squared_relu", |set, x| (set.squared_relu_in_place)(x)),
+        ("softplus", |set, x| (set.softplus_in_place)(x)),
+        ("soft_cap", |set, x| (set.soft_cap_in_place)(x, 5.0)),
+        ("softmax", |set, x| (set.softmax_in_place)(x)),
+    ];
+    type Pair = (&'static str, fn(&KernelSet) -> fn(&mut [f32], &[f32]));
+    let pairs: [Pair; 9] = [
+        ("silu_mul", |set| set.silu_mul),
+        ("gelu_mul", |set| set.gelu_mul),
+        ("mul_silu", |set| set.mul_silu),
+        ("mul_gelu", |set| set.mul_gelu),
+        ("mul_relu", |set| set.mul_relu),
+        ("mul_squared_relu", |set| set.mul_squared_relu),
+        ("mul_clamped_swish", |set| set.mul_clamped_swish),
+        ("mul_tanh", |set| set.mul_tanh),
+        ("mul_sigmoid", |set| set.mul_sigmoid),
+    ];
+    for set in KernelSet::available() {
+        for (n, place) in [(1, 0), (16, 3), (33, 15), (33, 32)] {
+            let (mut wrong, right) = (vec![0.5; n], vec![0.5; n]);
+            wrong[place] = f32::NAN;
+            for (name, function) in alone {
+                let mut x = wrong.clone();
+                function(set, &mut x);
+                assert!(x[place].is_nan(), "{name} of {n} on {}: {x:?}", set.name());
+            }
+            for (name, function) in pairs {
+                for (mut x, y) in [(wrong.clone(), &right), (right.clone(), &wrong)] {
+                    function(set)(&mut x, y);
+                    assert!(x[place].is_nan(), "{name} of {n} on {}: {x:?}", set.name());
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn rows_are_mixed_by_weights_by_values_and_by_both() {
     let mut random = Random::new(17);

@@ -1,9 +1,9 @@
 //! Outputs that are not finite numbers, and the step from which they come.
 //!
-//! NaN and infinity survive every operation on the way to the outputs, so it is enough to look at
-//! those. Only a ubatch whose outputs are not finite runs once more, to find where that begins. Its
-//! plan is open still, so it writes the same cells and states again, and all of them are undone
-//! with the plan.
+//! NaN survives every operation on the way to the outputs, and infinity unless an operation has a
+//! finite limit there, so it is enough to look at those. Only a ubatch whose outputs are not finite
+//! runs once more, to find where that begins. Its plan is open still, so it writes the same cells
+//! and states again, and all of them are undone with the plan.
 
 use super::frame::Frame;
 use super::outputs::Outputs;

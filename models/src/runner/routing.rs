@@ -15,7 +15,8 @@ pub(super) struct Choice<'c> {
 }
 
 /// Choose the experts of one token by its `logits`, which are used up, and by `bias`, which is
-/// empty or has an element an expert. Equal experts are taken in order.
+/// empty or has an element an expert. Equal experts are taken in order. NaN is better than all
+/// numbers, so that its weight reaches the outputs, where it is noticed.
 pub(super) fn choose(
     set: &KernelSet,
     routing: &Routing,
@@ -34,7 +35,7 @@ pub(super) fn choose(
     for (expert, weight) in experts.iter_mut().zip(weights.iter_mut()) {
         let scores = logits.iter().enumerate().map(|(i, x)| (i, x + bias.get(i).copied().unwrap_or(0.0)));
         let free = scores.filter(|&(i, _)| allowed.is_none_or(|(mask, len)| mask >> (i / len) & 1 == 1));
-        let best = free.reduce(|best, other| if best.1 >= other.1 { best } else { other });
+        let best = free.reduce(|best, other| if is_best(best.1, other.1) { best } else { other });
         // Routers have an output an expert, and groups have experts: the model was opened.
         let best = best.map_or(0, |(i, _)| i);
         *expert = best as u32;
@@ -53,6 +54,11 @@ pub(super) fn choose(
     }
 }
 
+/// Return true if no score is better than the first one of two: none is better than NaN.
+fn is_best(first: f32, second: f32) -> bool {
+    first >= second || first.is_nan()
+}
+
 /// Return the groups whose experts can be chosen, a bit each, and the experts of a group. The two
 /// best experts of a group make its score.
 fn best_groups(groups: ExpertGroups, probabilities: &[f32], bias: &[f32]) -> (u64, usize) {
@@ -61,7 +67,11 @@ fn best_groups(groups: ExpertGroups, probabilities: &[f32], bias: &[f32]) -> (u6
         let members = probabilities.iter().enumerate().skip(group * len).take(len);
         let scores = members.map(|(i, p)| p + bias.get(i).copied().unwrap_or(0.0));
         let two = scores.fold([f32::NEG_INFINITY; 2], |[first, second], score| {
-            if score > first { [score, first] } else { [first, second.max(score)] }
+            match (is_best(first, score), is_best(second, score)) {
+                (false, _) => [score, first],
+                (true, false) => [first, score],
+                (true, true) => [first, second],
+            }
         });
         if len == 1 { two[0] } else { two[0] + two[1] }
     };
@@ -69,7 +79,7 @@ fn best_groups(groups: ExpertGroups, probabilities: &[f32], bias: &[f32]) -> (u6
     for _ in 0..groups.n_used {
         let free = (0..groups.n_group).filter(|group| mask >> group & 1 == 0);
         let best = free.fold(None, |best: Option<usize>, group| match best {
-            Some(best) if score(best) >= score(group) => Some(best),
+            Some(best) if is_best(score(best), score(group)) => Some(best),
             _ => Some(group),
         });
         mask |= best.map_or(0, |group| 1 << group);
@@ -121,6 +131,19 @@ mod tests {
         let routing = Routing { gating: Gating::SoftmaxOfChosen, ..Routing::PLAIN };
         let (experts, weights) = chosen(routing, &[5.0, 1.0, 5.0, -1.0], &[], 2);
         assert_eq!((experts, weights), (vec![0, 2], vec![0.5, 0.5]));
+    }
+
+    #[test]
+    fn nan_is_chosen_wherever_it_stands() {
+        let groups = [None, Some(ExpertGroups { n_group: 2, n_used: 1 })];
+        for (place, groups) in (0..6).flat_map(|place| groups.map(|groups| (place, groups))) {
+            let mut logits = [3.0, -3.0, 1.0, 2.0, 1.0, 0.0];
+            logits[place] = f32::NAN;
+            let routing = Routing { gating: Gating::Sigmoid, groups, ..Routing::RENORMALISED };
+            let (experts, weights) = chosen(routing, &logits, &[], 2);
+            assert!(experts.contains(&(place as u32)), "{place}: {experts:?}");
+            assert!(weights.iter().any(|weight| weight.is_nan()), "{place}: {weights:?}");
+        }
     }
 
     #[test]

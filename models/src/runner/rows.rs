@@ -273,13 +273,17 @@ impl Frame<'_> {
         Ok(())
     }
 
-    /// Keep all numbers within a limit.
+    /// Keep all numbers within a limit. NaN stays NaN, so that it reaches the outputs, where it is
+    /// noticed: `f32::max` and `f32::min` would make a number of it.
     pub(super) fn clamp(&mut self, step: &Step, limit: f32) -> Result<(), Error> {
         let [x] = step.writes()?;
         let width = self.values.width(x);
         let [x] = self.values.slices([x])?;
         each_piece(self.pool, x, width, |_, rows| {
-            rows.iter_mut().for_each(|x| *x = x.max(-limit).min(limit));
+            for x in rows {
+                *x = if *x < -limit { -limit } else { *x };
+                *x = if *x > limit { limit } else { *x };
+            }
         })
     }
 

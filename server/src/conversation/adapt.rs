@@ -8,14 +8,15 @@ use super::message::{Content, Message};
 /// The number of letters and digits in identifiers of calls, where a template counts them.
 const ID_LENGTH: usize = 9;
 
-/// Return the messages in a form that the template can express, beside tools or without.
+/// Return the messages in a form that the template can express, beside tools or without. If the
+/// last one is to be continued, it ends as it does.
 pub(super) fn adapt(
-    messages: &[Message],
+    mut messages: Vec<Message>,
     has_tools: bool,
+    is_continued: bool,
     capabilities: &Capabilities,
     demands: &Demands,
 ) -> Vec<Message> {
-    let mut messages = messages.to_vec();
     for message in &mut messages {
         if message.role == "developer" && !capabilities.developer_role {
             message.role = "system".into();
@@ -23,29 +24,34 @@ pub(super) fn adapt(
     }
     let messages = place_systems(messages, capabilities.system_role, demands);
     let messages = arrange_results(messages, &demands.results);
-    let mut messages = arrange_turns(messages, &demands.turns, has_tools);
-    for message in &mut messages {
+    let mut messages = arrange_turns(messages, demands, has_tools);
+    let n_ended = messages.len() - usize::from(is_continued && !messages.is_empty());
+    for (i, message) in messages.iter_mut().enumerate() {
         adapt_answer(message, demands);
         if demands.short_ids {
             shorten_ids(message);
         }
-        if demands.trimmed {
+        if demands.trimmed && i < n_ended {
             trim(message);
         }
     }
     messages
 }
 
-/// Return a message that says what two say, with calls and all.
-pub(super) fn joined(first: Message, second: Message) -> Message {
-    let text = |one: String, other: String| match (one.is_empty(), other.is_empty()) {
+/// Return two texts, a line each.
+pub(super) fn joined_texts(one: String, other: String) -> String {
+    match (one.is_empty(), other.is_empty()) {
         (true, _) => other,
         (_, true) => one,
         (false, false) => format!("{one}\n{other}"),
-    };
+    }
+}
+
+/// Return a message that says what two say, with calls and all.
+pub(super) fn joined(first: Message, second: Message) -> Message {
     Message {
-        content: Content::Text(text(first.content.joined("\n"), second.content.joined("\n"))),
-        reasoning: text(first.reasoning, second.reasoning),
+        content: Content::Text(joined_texts(first.content.joined("\n"), second.content.joined("\n"))),
+        reasoning: joined_texts(first.reasoning, second.reasoning),
         tool_calls: [first.tool_calls, second.tool_calls].concat(),
         role: first.role,
         tool_call_id: first.tool_call_id,
@@ -85,20 +91,10 @@ fn place_systems(messages: Vec<Message>, has_role: bool, demands: &Demands) -> V
     placed
 }
 
-/// Leave out of an answer what the template refuses to write.
+/// Give an answer a part without text where the template refuses one that says nothing.
 fn adapt_answer(message: &mut Message, demands: &Demands) {
-    if message.role != "assistant" {
-        return;
-    }
-    let is_text_taken = match message.reasoning.is_empty() {
-        true => demands.text_beside_calls,
-        false => demands.text_beside_thoughts,
-    };
-    if !message.tool_calls.is_empty() && !is_text_taken {
-        message.content = Content::Text(String::new());
-    }
     let is_empty = message.content.is_empty() && message.tool_calls.is_empty();
-    if is_empty && !demands.empty_answers {
+    if message.role == "assistant" && is_empty && !demands.empty_answers {
         // A part without text is more than no content, and adds nothing.
         message.content = Content::Parts(vec![String::new()]);
     }

@@ -1,6 +1,5 @@
 //! The reader of Anthropic's messages.
 
-use super::chat::read_function;
 use super::error::ConversationError;
 use super::message::{Content, Message, ToolCall, ToolChoice};
 use super::request::Request;
@@ -37,12 +36,13 @@ impl Request {
             read_message(&Object::at(path.clone(), message)?, &mut messages)?;
             paths.resize(messages.len(), path);
         }
-        let mut request = Request { paths, ..Request::new(messages) };
+        let mut request = Request::new(messages);
+        request.paths.messages = paths;
         for (path, tool) in body.list("tools")? {
-            let tool = Object::at(path, tool)?;
+            let tool = Object::at(path.clone(), tool)?;
             // Tools with another type run on Anthropic's machines, or have no schema of arguments.
             if tool.str("type")?.is_none_or(|kind| kind == "custom") {
-                request.tools.push(read_function(&tool, "input_schema")?);
+                request.read_tool(path, &tool, "input_schema")?;
             }
         }
         request.read_choices(&body)?;

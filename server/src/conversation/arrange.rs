@@ -4,10 +4,11 @@
 //! keeps its beginning; only results that come late move up to their calls, and one that names no
 //! call gets one that no later result names. Nothing is left out here.
 
-use super::adapt::{is_system, joined};
+use super::adapt::{is_system, joined, joined_texts};
+use super::demands::Demands;
 use super::fallback::result_text;
 use super::message::{Content, Message, ToolCall};
-use super::sequences::{Results, Turns};
+use super::sequences::Results;
 use std::collections::{HashMap, VecDeque};
 
 /// The speaker of a message that counts where speakers take turns.
@@ -25,7 +26,8 @@ fn is_answer(message: &Message) -> bool {
 /// Return messages in which user and assistant take turns as far as the template insists on it. Two
 /// messages of one speaker become one where they are neighbours; otherwise an empty message of the
 /// other stands between them. Calls and their results belong to no turn.
-pub(super) fn arrange_turns(messages: Vec<Message>, turns: &Turns, has_tools: bool) -> Vec<Message> {
+pub(super) fn arrange_turns(messages: Vec<Message>, demands: &Demands, has_tools: bool) -> Vec<Message> {
+    let turns = &demands.turns;
     let mut placed: Vec<Message> = Vec::with_capacity(messages.len());
     let mut last: Option<Speaker> = None;
     for message in messages {
@@ -60,7 +62,7 @@ pub(super) fn arrange_turns(messages: Vec<Message>, turns: &Turns, has_tools: bo
                 }
             }
             ("assistant", Some(Speaker::Assistant)) if follows_answer && !turns.call_behind_answer => {
-                if turns.text_beside_calls {
+                if demands.results.takes_text(&message) {
                     join_last(&mut placed, message);
                 } else {
                     placed.extend([Message::new("user", ""), message]);
@@ -123,7 +125,8 @@ struct Exchange {
     messages: Vec<Message>,
     /// The calls, each with the index of its message.
     calls: Vec<(usize, ToolCall)>,
-    /// True if a message had several calls that the template takes one at a time.
+    /// True if a message was taken apart: it had several calls that the template takes one at a
+    /// time, or a text beside calls.
     is_split: bool,
 }
 
@@ -146,7 +149,9 @@ impl Exchange {
         if !results.without_ids {
             name_calls(&mut message, n_before + self.messages.len());
         }
-        self.is_split |= !results.several_calls && message.tool_calls.len() > 1;
+        let said = split_text(&mut message, results);
+        self.is_split |= said.is_some() || (!results.several_calls && message.tool_calls.len() > 1);
+        self.messages.extend(said);
         let n_alone = if results.several_calls { message.tool_calls.len() } else { 1 };
         let mut calls = core::mem::take(&mut message.tool_calls).into_iter().peekable();
         while calls.peek().is_some() {
@@ -223,6 +228,22 @@ impl Exchange {
         }
         placed.into_iter().map(|(message, _)| message).collect()
     }
+}
+
+/// Take the text out of a message with calls if it would not reach the prompt there. It becomes a
+/// message of its own, which is returned. Where the template only refuses it beside reasoning, it
+/// joins that: gpt-oss's writes a text beside calls as reasoning, too.
+fn split_text(message: &mut Message, results: &Results) -> Option<Message> {
+    if message.content.is_empty() || results.takes_text(message) {
+        return None;
+    }
+    let content = core::mem::take(&mut message.content);
+    if results.text_beside_calls {
+        let reasoning = core::mem::take(&mut message.reasoning);
+        message.reasoning = joined_texts(reasoning, content.joined("\n"));
+        return None;
+    }
+    Some(Message { content, ..Message::new(&message.role, "") })
 }
 
 /// Give calls without an identifier one that no other call has.

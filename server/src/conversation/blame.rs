@@ -68,8 +68,7 @@ impl Parts<'_> {
             self.are_taken(&[], &others, messages)
         });
         match names.next().map(String::as_str) {
-            Some("reasoning_effort") => "reasoning_effort".into(),
-            Some(name) => format!("chat_template_kwargs.{name}"),
+            Some(name) => self.input.request.paths.variable(name),
             None => "chat_template_kwargs".into(),
         }
     }
@@ -80,7 +79,7 @@ impl Parts<'_> {
         let n_refused = shortest_refused(messages.len(), |n| {
             self.are_taken(&request.tools, &request.variables, messages.get(..n).unwrap_or_default())
         });
-        n_refused.checked_sub(1).map_or("messages".into(), |at| request.path(at))
+        n_refused.checked_sub(1).map_or("messages".into(), |at| request.paths.message(at))
     }
 }
 
@@ -101,7 +100,7 @@ impl Template {
             let n_refused = shortest_refused(tools.len(), |n| {
                 parts.are_taken(tools.get(..n).unwrap_or_default(), variables, &greeting)
             });
-            n_refused.checked_sub(1).map_or("tools".into(), |at| format!("tools[{at}]"))
+            n_refused.checked_sub(1).map_or("tools".into(), |at| input.request.paths.tool(at).tool)
         } else {
             parts.message()
         };

@@ -34,9 +34,10 @@ impl Request {
         }
         let mut request = Request::new(messages);
         for (path, tool) in body.list("tools")? {
-            request.tools.push(read_tool(&Object::at(path, tool)?)?);
+            let function = read_tool(&Object::at(path.clone(), tool)?)?;
+            request.read_tool(path, &function, "parameters")?;
         }
-        request.tool_choice = read_tool_choice(&body, &mut request.tools)?;
+        request.tool_choice = read_tool_choice(&body, &mut request)?;
         request.read_choices(&body)?;
         Ok(request)
     }
@@ -119,14 +120,12 @@ pub(super) fn read_arguments(text: &str) -> String {
     if text.trim().is_empty() { "{}".into() } else { text.into() }
 }
 
-/// Read a tool.
-fn read_tool(tool: &Object<'_>) -> Result<Tool, ConversationError> {
+/// Return the description of the function that a tool is.
+fn read_tool<'a>(tool: &Object<'a>) -> Result<Object<'a>, ConversationError> {
     if tool.need_str("type")? != "function" {
         return Err(ConversationError::wrong(tool.path("type"), "\"function\""));
     }
-    let function =
-        tool.object("function")?.ok_or_else(|| ConversationError::missing(tool.path("function")))?;
-    read_function(&function, "parameters")
+    tool.object("function")?.ok_or_else(|| ConversationError::missing(tool.path("function")))
 }
 
 /// Read the description of a function, whose schema is in the field `parameters`.
@@ -140,10 +139,10 @@ pub(super) fn read_function(function: &Object<'_>, parameters: &str) -> Result<T
 }
 
 /// Read the choice of tools: a word, the name of a function, or a list of those that are allowed.
-/// Others are removed from `tools`.
+/// Others are removed from `request`.
 pub(super) fn read_tool_choice(
     body: &Object<'_>,
-    tools: &mut Vec<Tool>,
+    request: &mut Request,
 ) -> Result<ToolChoice, ConversationError> {
     let expected = "\"auto\", \"none\", \"required\" or a function";
     let wrong = || ConversationError::wrong("tool_choice", expected);
@@ -160,7 +159,7 @@ pub(super) fn read_tool_choice(
             // Responses name the function beside the type, chat completions within it.
             if choice.str("type")? == Some("allowed_tools") {
                 let allowed = choice.object("allowed_tools")?.unwrap_or(choice);
-                return read_allowed(&allowed, tools);
+                return read_allowed(&allowed, request);
             }
             let function = choice.object("function")?.unwrap_or(choice);
             Ok(ToolChoice::Named(function.need_str("name")?.into()))
@@ -168,15 +167,15 @@ pub(super) fn read_tool_choice(
     }
 }
 
-/// Read a list of the tools that are allowed, and remove others from `tools`.
-fn read_allowed(allowed: &Object<'_>, tools: &mut Vec<Tool>) -> Result<ToolChoice, ConversationError> {
+/// Read a list of the tools that are allowed, and remove others from `request`.
+fn read_allowed(allowed: &Object<'_>, request: &mut Request) -> Result<ToolChoice, ConversationError> {
     let mut names = Vec::new();
     for (path, tool) in allowed.list("tools")? {
         let tool = Object::at(path, tool)?;
         let function = tool.object("function")?.unwrap_or(tool);
         names.extend(function.str("name")?);
     }
-    tools.retain(|tool| names.contains(&tool.name.as_str()));
+    request.keep_tools(&names);
     match allowed.str("mode")? {
         None | Some("auto") => Ok(ToolChoice::Auto),
         Some("required") => Ok(ToolChoice::Required),

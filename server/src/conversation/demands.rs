@@ -34,10 +34,6 @@ pub(super) struct Demands {
     pub later_systems: bool,
     /// Answers may be empty.
     pub empty_answers: bool,
-    /// Text may stand beside calls.
-    pub text_beside_calls: bool,
-    /// Text may stand beside reasoning and calls.
-    pub text_beside_thoughts: bool,
     /// Identifiers of calls have 9 letters and digits.
     pub short_ids: bool,
     /// The form of each message.
@@ -63,10 +59,6 @@ impl Demands {
     pub(super) fn of(source: &str, probe: &Probe<'_>, capabilities: &Capabilities) -> Self {
         let probe = Messages { probe: *probe, form: Form::new(capabilities) }.with_form(capabilities);
         let accepts = |message: Message, other: Message| probe.accepts(message) || !probe.accepts(other);
-        let calling = |text: &str, reasoning: &str, id: &str| Message {
-            reasoning: reasoning.into(),
-            ..calling(text, id)
-        };
         let joined_results = source.contains("<|tool_call>call:")
             && source.contains("tool_responses")
             && !source.contains("OpenAI Chat Completions:");
@@ -83,9 +75,7 @@ impl Demands {
                 probe.shows_systems(&messages)
             }),
             empty_answers: accepts(Message::new("assistant", ""), Message::new("assistant", "Yes")),
-            text_beside_calls: accepts(calling("Yes", "", SHORT_ID), calling("", "", SHORT_ID)),
-            text_beside_thoughts: accepts(calling("Yes", "Hm", SHORT_ID), calling("", "Hm", SHORT_ID)),
-            short_ids: !accepts(calling("", "", "call_0123456789"), calling("", "", SHORT_ID)),
+            short_ids: !accepts(calling("", "call_0123456789"), calling("", SHORT_ID)),
             form: probe.form,
             turns: Turns::of(&probe),
             results: Results::of(&probe, joined_results),

@@ -23,9 +23,21 @@ pub(super) struct Input<'a> {
     pub request: &'a Request,
     /// The messages to write, which lack the one to continue.
     pub messages: &'a [Message],
+    /// The message to continue.
+    pub continued: Option<&'a Message>,
     pub is_thinking: bool,
     pub vocab: &'a Vocab,
     pub adds_prompt: bool,
+}
+
+/// A request as a template writes it.
+pub(super) struct Written {
+    /// The input of the template.
+    pub conversation: Conversation,
+    /// Its text.
+    pub text: Text,
+    /// The message to continue, with what was arranged to stand in it.
+    pub continued: Option<Message>,
 }
 
 /// The roles beyond the usual ones that are tried for a request.
@@ -51,7 +63,7 @@ impl Template {
     ///
     /// # Errors
     /// [`ConversationError::Refused`] names what the template cannot take.
-    pub(super) fn written(&self, input: &Input<'_>) -> Result<(Conversation, Text), ConversationError> {
+    pub(super) fn written(&self, input: &Input<'_>) -> Result<Written, ConversationError> {
         let messages = self.with_known_roles(input)?;
         let input = &Input { messages: &messages, ..*input };
         self.rendered(input).map_err(|error| self.blamed(input, error))
@@ -78,7 +90,10 @@ impl Template {
             } else if !self.demands().any_role {
                 let expected =
                     "\"system\", \"user\", \"assistant\" or \"tool\": the model knows no such role";
-                return Err(ConversationError::wrong(format!("{}.role", input.request.path(i)), expected));
+                return Err(ConversationError::wrong(
+                    format!("{}.role", input.request.paths.message(i)),
+                    expected,
+                ));
             }
         }
         Ok(messages)
@@ -86,34 +101,50 @@ impl Template {
 
     /// Return what the template is given and its text. If the template fails with the tools as they
     /// are, they are described plainly.
-    pub(super) fn rendered(&self, input: &Input<'_>) -> Result<(Conversation, Text), ChatError> {
-        let conversation = self.conversation(input, self.demands().full_schemas, false);
+    pub(super) fn rendered(&self, input: &Input<'_>) -> Result<Written, ChatError> {
+        let (messages, continued) = self.arranged(input);
+        let conversation = self.conversation(input, &messages, self.demands().full_schemas, false);
         let error = match self.render(&conversation, input.adds_prompt) {
-            Ok(text) => return Ok((conversation, text)),
+            Ok(text) => return Ok(Written { conversation, text, continued }),
             Err(error) => error,
         };
         if !is_refusal(&error) || input.request.tools.is_empty() {
             return Err(error);
         }
-        let conversation = self.conversation(input, true, true);
+        let conversation = self.conversation(input, &messages, true, true);
         let text = self.render(&conversation, input.adds_prompt).map_err(|_| error)?;
-        Ok((conversation, text))
+        Ok(Written { conversation, text, continued })
     }
 
-    /// Return the input of the template. Schemas of tools get a type and properties if they are to
-    /// be `full`, and are said in the plainest words if they are to be `plain`.
-    fn conversation(&self, input: &Input<'_>, full: bool, plain: bool) -> Conversation {
-        let Input { request, messages, is_thinking, vocab, .. } = *input;
+    /// Return the messages in a form that the template can express, apart from the one to continue:
+    /// that takes part in their order, but the template writes no more than what begins it.
+    fn arranged(&self, input: &Input<'_>) -> (Vec<Message>, Option<Message>) {
+        let Input { request, continued, .. } = *input;
         let (capabilities, demands) = (self.capabilities(), self.demands());
-        let has_tools = !request.tools.is_empty();
         let told = if self.writes_tools_as_text() { request.tools_to_tell() } else { &[] };
-        let messages = match self.writes_calls_as_text() {
-            true => adapt(&with_tools_as_text(messages, told), has_tools, capabilities, demands),
-            false => adapt(messages, has_tools, capabilities, demands),
-        };
+        let mut messages: Vec<Message> = input.messages.iter().chain(continued).cloned().collect();
+        if self.writes_calls_as_text() {
+            messages = with_tools_as_text(&messages, told);
+        }
+        let has_tools = !request.tools.is_empty();
+        let mut messages = adapt(messages, has_tools, continued.is_some(), capabilities, demands);
+        let continued = continued.and_then(|_| messages.pop());
+        if continued.is_some() && messages.is_empty() && !demands.turns.no_messages {
+            messages.push(Message::new("user", ""));
+        }
+        (messages, continued)
+    }
+
+    /// Return the input of the template with these messages. Schemas of tools get a type and
+    /// properties if they are to be `full`, and are said in the plainest words if they are to be
+    /// `plain`.
+    fn conversation(&self, input: &Input<'_>, messages: &[Message], full: bool, plain: bool) -> Conversation {
+        let Input { request, is_thinking, vocab, .. } = *input;
+        let demands = self.demands();
+        let has_tools = !request.tools.is_empty();
         let form = demands.form;
         let values: Vec<_> = match demands.joined_results {
-            true => with_joined_results(&messages, &form),
+            true => with_joined_results(messages, &form),
             false => messages.iter().map(|message| message_value(message, &form)).collect(),
         };
         let mut conversation = Conversation::new(values).tokens_of(vocab).set("enable_thinking", is_thinking);

@@ -2,8 +2,8 @@
 
 use super::ends;
 use super::error::ConversationError;
-use super::input::Input;
-use super::request::{Request, Thinking};
+use super::input::{Input, Written};
+use super::request::{Continued, Request, Thinking};
 use super::template::{Bounds, Template};
 use backstitch_models::Token;
 use backstitch_models::vocab::{AddSpecial, TokenizeError, Vocab};
@@ -111,16 +111,11 @@ impl Template {
         thinking: Thinking,
     ) -> Result<Prompt, ConversationError> {
         let is_thinking = request.thinking.unwrap_or(thinking != Thinking::Off);
-        let (continued, messages) = match request.continues {
-            Some(part) => match request.messages.split_last() {
-                Some((last, before)) => (Some((part, last)), before),
-                None => (None, request.messages.as_slice()),
-            },
-            None => (None, request.messages.as_slice()),
-        };
-        let adds_prompt = request.add_generation_prompt || continued.is_some();
-        let input = Input { request, messages, is_thinking, vocab, adds_prompt };
-        let (conversation, mut text) = self.written(&input)?;
+        let (to_continue, messages) = request.split_continued()?;
+        let adds_prompt = request.add_generation_prompt || to_continue.is_some();
+        let continued = to_continue.map(|continued| continued.message);
+        let input = Input { request, messages, continued, is_thinking, vocab, adds_prompt };
+        let Written { conversation, mut text, continued } = self.written(&input)?;
         let (mut generation_prompt, mut in_reasoning, mut in_answer) = (String::new(), false, false);
         if adds_prompt {
             if text.text.ends_with("<turn|>\n") && self.source().contains("<|turn>model") {
@@ -129,9 +124,9 @@ impl Template {
             }
             let before = self.render(&conversation, false).map(|text| text.text).unwrap_or_default();
             generation_prompt = behind_common(&before, &text.text).into();
-            let added = match continued {
+            let added = match to_continue.zip(continued.as_ref()) {
                 None => self.begin_answer(&generation_prompt, is_thinking),
-                Some((part, message)) => {
+                Some((Continued { part, .. }, message)) => {
                     let (added, reasons) = self.continue_answer(&generation_prompt, part, message);
                     (in_reasoning, in_answer) = (reasons, !reasons);
                     added

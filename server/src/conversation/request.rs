@@ -1,7 +1,9 @@
 //! A conversation to continue, with the choices that all interfaces share.
 
+use super::chat::read_function;
 use super::error::ConversationError;
 use super::message::{Continue, Message, Tool, ToolChoice};
+use super::paths::{Paths, ToolPaths};
 use super::values::Object;
 use serde_json::{Map, Value};
 
@@ -37,9 +39,8 @@ pub struct Request {
     pub continues: Option<Continue>,
     /// Thinking, if the request says.
     pub thinking: Option<bool>,
-    /// The paths of the messages in the client's body, for errors. Messages without one are the
-    /// items of `messages`.
-    pub(super) paths: Vec<String>,
+    /// The paths of all parts in the client's body, for errors.
+    pub(super) paths: Paths,
 }
 
 impl Request {
@@ -48,9 +49,44 @@ impl Request {
         Request { messages, add_generation_prompt: true, ..Request::default() }
     }
 
-    /// Return the path of a message in the client's body.
-    pub(super) fn path(&self, index: usize) -> String {
-        self.paths.get(index).cloned().unwrap_or_else(|| format!("messages[{index}]"))
+    /// Add the tool at `path`, described by `function`, whose schema is in the field `parameters`.
+    pub(super) fn read_tool(
+        &mut self,
+        path: String,
+        function: &Object<'_>,
+        parameters: &str,
+    ) -> Result<(), ConversationError> {
+        self.tools.push(read_function(function, parameters)?);
+        let (name, parameters) = (function.path("name"), function.path(parameters));
+        self.paths.tools.push(ToolPaths { tool: path, name, parameters });
+        Ok(())
+    }
+
+    /// Remove the tools that have none of these names.
+    pub(super) fn keep_tools(&mut self, names: &[&str]) {
+        let paths: Vec<ToolPaths> = (0..self.tools.len()).map(|index| self.paths.tool(index)).collect();
+        let tools = core::mem::take(&mut self.tools).into_iter().zip(paths);
+        (self.tools, self.paths.tools) =
+            tools.filter(|(tool, _)| names.contains(&tool.name.as_str())).unzip();
+    }
+
+    /// Return the message to continue with the part of it, if there is one, and the messages before
+    /// it.
+    ///
+    /// # Errors
+    /// [`ConversationError::Wrong`] if it is no answer, or one with calls.
+    pub(super) fn split_continued(&self) -> Result<(Option<Continued<'_>>, &[Message]), ConversationError> {
+        let last = self.continues.zip(self.messages.split_last());
+        let Some((part, (message, before))) = last else { return Ok((None, &self.messages)) };
+        let wrong = |field: &str, expected| {
+            let path = format!("{}{field}", self.paths.message(before.len()));
+            Err(ConversationError::wrong(path, expected))
+        };
+        match (message.role.as_str(), message.tool_calls.is_empty()) {
+            ("assistant", true) => Ok((Some(Continued { part, message }), before)),
+            ("assistant", false) => wrong("", "an answer without calls: it is the one to continue"),
+            _ => wrong(".role", "\"assistant\": it is the message to continue"),
+        }
     }
 
     /// Return true if calls of tools may come in the answer.
@@ -77,9 +113,7 @@ impl Request {
         }
         match body.str("reasoning_effort")? {
             Some("none") => self.thinking = Some(false),
-            Some(effort) if !effort.is_empty() => {
-                self.variables.insert("reasoning_effort".into(), effort.into());
-            }
+            Some(effort) if !effort.is_empty() => self.set_effort(effort, "reasoning_effort"),
             _ => {}
         }
         // Any other budget cannot be kept: the model ends its reasoning when it has done.
@@ -109,21 +143,29 @@ impl Request {
         Ok(())
     }
 
+    /// Set the variable of the effort, which stands at `path`.
+    pub(super) fn set_effort(&mut self, effort: &str, path: &str) {
+        let name = "reasoning_effort";
+        self.variables.insert(name.into(), effort.into());
+        self.paths.variables.insert(name.into(), path.into());
+    }
+
     /// Continue the last message if it is the assistant's.
-    ///
-    /// # Errors
-    /// [`ConversationError::Conflict`] if the last two messages are the assistant's.
-    pub fn continue_assistant(&mut self) -> Result<(), ConversationError> {
+    pub fn continue_assistant(&mut self) {
         let ends_with_assistant =
             self.messages.last().is_some_and(|last| last.role == "assistant" && last.tool_calls.is_empty());
-        if self.continues.is_some() || !ends_with_assistant {
-            return Ok(());
+        if self.continues.is_none() && ends_with_assistant {
+            self.continues = Some(Continue::Whatever);
+            self.add_generation_prompt = false;
         }
-        if self.messages.iter().rev().nth(1).is_some_and(|message| message.role == "assistant") {
-            return Err(ConversationError::Conflict("the last 2 messages are both the assistant's"));
-        }
-        self.continues = Some(Continue::Whatever);
-        self.add_generation_prompt = false;
-        Ok(())
     }
+}
+
+/// A message to continue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Continued<'a> {
+    /// The part that goes on.
+    pub part: Continue,
+    /// The message: an answer without calls.
+    pub message: &'a Message,
 }

@@ -1,6 +1,6 @@
 //! The reader of OpenAI's responses.
 
-use super::chat::{read_arguments, read_function, read_tool_choice};
+use super::chat::{read_arguments, read_tool_choice};
 use super::error::ConversationError;
 use super::message::{Content, Message, ToolCall};
 use super::request::Request;
@@ -50,22 +50,23 @@ impl Request {
             }
             Some(_) => return Err(ConversationError::wrong("input", "a string or an array of items")),
         }
-        let mut request = Request { paths, ..Request::new(messages) };
+        let mut request = Request::new(messages);
+        request.paths.messages = paths;
         for (path, tool) in body.list("tools")? {
-            let tool = Object::at(path, tool)?;
+            let tool = Object::at(path.clone(), tool)?;
             // Tools that run on OpenAI's machines, such as web search, cannot run here.
             if tool.need_str("type")? == "function" {
-                request.tools.push(read_function(&tool, "parameters")?);
+                request.read_tool(path, &tool, "parameters")?;
             }
         }
-        request.tool_choice = read_tool_choice(&body, &mut request.tools)?;
+        request.tool_choice = read_tool_choice(&body, &mut request)?;
         request.read_choices(&body)?;
         if let Some(effort) =
             body.object("reasoning")?.map(|reasoning| reasoning.str("effort")).transpose()?
         {
             match effort {
                 Some("none") => request.thinking = Some(false),
-                Some(effort) => drop(request.variables.insert("reasoning_effort".into(), effort.into())),
+                Some(effort) => request.set_effort(effort, "reasoning.effort"),
                 None => {}
             }
         }

@@ -22,8 +22,8 @@ pub(super) struct Turns {
     pub user_behind_result: bool,
     /// The assistant calls a tool behind an answer.
     pub call_behind_answer: bool,
-    /// Text beside calls reaches the text.
-    pub text_beside_calls: bool,
+    /// There is no message at all.
+    pub no_messages: bool,
     /// There is no message of the user.
     pub no_user: bool,
     /// There is no message of the user, but tools.
@@ -47,6 +47,10 @@ pub(super) struct Results {
     pub calls_in_a_row: bool,
     /// Calls at all.
     pub calls: bool,
+    /// Text beside calls reaches the prompt.
+    pub text_beside_calls: bool,
+    /// Text beside reasoning and calls reaches the prompt.
+    pub text_beside_thoughts: bool,
 }
 
 /// The roles of results, commonest first.
@@ -83,7 +87,7 @@ impl Turns {
                 &called(&[user(), answer()], &[answer()]),
                 &called(&[user(), answer(), user()], &[answer()]),
             ),
-            text_beside_calls: probe.shows(&[user(), calling(NEEDLE, SHORT_ID)]),
+            no_messages: probe.takes(&[], &[user()]),
             no_user: probe.shows(&[system()]) || !probe.shows(&[system(), user()]),
             no_user_with_tools: probe.takes_with_tool(&[system()])
                 || !probe.takes_with_tool(&[system(), user()]),
@@ -128,6 +132,28 @@ impl Results {
                 &[user(), call(), result(short), calling("", other), result(other)],
             ),
             calls: probe.takes(&[user(), call()], &[user(), answer()]),
+            text_beside_calls: shows_beside_call(probe, ""),
+            text_beside_thoughts: shows_beside_call(probe, "Hm"),
         }
     }
+
+    /// Return true if the text of a message would reach the prompt beside calls.
+    pub fn takes_text(&self, message: &Message) -> bool {
+        match message.reasoning.is_empty() {
+            true => self.text_beside_calls,
+            false => self.text_beside_thoughts,
+        }
+    }
+}
+
+/// Return true if a text beside a call and this reasoning reaches the prompt, unless the template
+/// refuses that call without a text too.
+fn shows_beside_call(probe: &Messages<'_>, reasoning: &str) -> bool {
+    let called = |text: &str| {
+        let call = Message { reasoning: reasoning.into(), ..calling(text, SHORT_ID) };
+        [user(), call, Message { name: Some("probe".into()), ..result(SHORT_ID) }]
+    };
+    let (with, without) = (called(NEEDLE), called(""));
+    let is_shown = probe.shows(&with[..2]) || probe.shows(&with) || probe.shows_with_tool(&with);
+    is_shown || [2, 3].into_iter().all(|n| probe.render(&without[..n]).is_none())
 }

@@ -1,10 +1,13 @@
 //! Tests of readers and renderings.
 
 mod awkward;
+mod continued;
 mod forms;
+mod paths;
 mod replay;
 mod results;
 
+use super::paths::Paths;
 use super::*;
 use backstitch_models::Model;
 use backstitch_models::vocab::WriteSpecial;
@@ -19,7 +22,7 @@ fn model() -> Model {
 
 fn chat(body: Value) -> Result<Request, ConversationError> {
     let mut request = Request::from_chat(body.as_object().unwrap())?;
-    request.continue_assistant()?;
+    request.continue_assistant();
     Ok(request)
 }
 
@@ -53,7 +56,9 @@ fn the_last_message_of_the_assistant_is_continued() {
     assert_eq!(text(CHATML, &chat(body.clone()).unwrap()), end);
     body["continue_final_message"] = Value::Null;
     body["messages"].as_array_mut().unwrap().push(json!({"role": "assistant", "content": "!"}));
-    assert!(matches!(chat(body), Err(ConversationError::Conflict(_))));
+    let end =
+        "<|im_start|>user\nHey<|im_end|>\n<|im_start|>assistant\nWh\nill<|im_end|>\n<|im_start|>assistant\n!";
+    assert_eq!(text(CHATML, &chat(body).unwrap()), end);
 }
 
 #[test]
@@ -169,7 +174,8 @@ fn three_interfaces_say_the_same() {
         "tools": [{"name": "weather", "description": "Tell it.", "input_schema": parameters}],
         "tool_choice": {"type": "tool", "name": "weather"},
     });
-    let without_paths = |request: Request| Request { paths: Vec::new(), ..request };
+    let without_paths = |request: Request| Request { paths: Paths::default(), ..request };
+    let from_chat = without_paths(from_chat);
     let anthropic = Request::from_anthropic(anthropic.as_object().unwrap()).unwrap();
     assert_eq!(without_paths(anthropic), from_chat);
     let responses = json!({

@@ -105,8 +105,7 @@ impl Offered {
 /// Fill in what the server decides where the request does not.
 ///
 /// # Errors
-/// [`ErrorKind::NotSupported`] for tools on a server without Jinja; those of
-/// [`Request::continue_assistant`].
+/// [`ErrorKind::NotSupported`] for tools on a server without Jinja.
 fn prepare(app: &App, request: &mut Request) -> Result<(), ApiError> {
     let params = app.params();
     if !params.jinja && !request.tools.is_empty() {
@@ -118,12 +117,13 @@ fn prepare(app: &App, request: &mut Request) -> Result<(), ApiError> {
     for (name, value) in &params.template_variables {
         if !request.variables.contains_key(name) {
             request.variables.insert(name.clone(), value.clone());
+            request.paths.variables.insert(name.clone(), "--chat-template-kwargs".into());
         }
     }
     let server_thinks = params.template_variables.get("enable_thinking").and_then(Value::as_bool);
     request.thinking = request.thinking.or(server_thinks);
     if params.prefill_assistant {
-        request.continue_assistant()?;
+        request.continue_assistant();
     }
     Ok(())
 }
@@ -218,21 +218,18 @@ pub(super) fn callable(request: &Request) -> Result<Vec<Tool>, ConversationError
 
 /// Return the error of a tool whose name, or that of a parameter, calls of this model cannot have.
 fn unwritable(request: &Request, tools: &[Tool], name: &UnwritableName) -> ApiError {
-    let tool = tools.get(name.tool).map_or("", |tool| &tool.name);
-    let index = request.tools.iter().position(|other| other.name == tool).unwrap_or(name.tool);
-    let (what, name) = match &name.parameter {
-        Some(parameter) => (format!("the parameter {parameter:?} of tool {tool:?}"), parameter.as_str()),
-        None => (format!("the name {tool:?}"), tool),
+    let tool = tools.get(name.tool);
+    let index = request.tools.iter().position(|other| Some(other) == tool).unwrap_or(name.tool);
+    let paths = request.paths.tool(index);
+    let (field, what, name) = match &name.parameter {
+        Some(parameter) => (paths.parameters, "those of a tool that this model can call", parameter.as_str()),
+        None => (paths.name, "that of a tool that this model can call", tool.map_or("", |tool| &tool.name)),
     };
     let remedy = match name {
         "" => "a name that is not empty",
         _ => "a shorter name of letters, digits, '_' and '-'",
     };
-    let field = format!("tools[{index}]");
-    ApiError::field(
-        &field,
-        &format!("a tool that this model can call: its format has no text for {what}; give it {remedy}"),
-    )
+    ApiError::field(&field, &format!("{what}: its format has no text for the name {name:?}; give {remedy}"))
 }
 
 /// The calls that an answer may have.
@@ -468,6 +465,9 @@ impl From<ConversationError> for ApiError {
             ConversationError::Missing { field } => ApiError::missing(field),
             ConversationError::Wrong { field, expected } => ApiError::field(field, expected),
             ConversationError::Tokens(error) => (*error).into(),
+            ConversationError::Media { field, .. } | ConversationError::Refused { field, .. } => {
+                ApiError::invalid(error.to_string()).about(field)
+            }
             _ => ApiError::invalid(error.to_string()),
         }
     }

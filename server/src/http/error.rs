@@ -132,6 +132,12 @@ impl ApiError {
         error
     }
 
+    /// Return the error with the field that it is about.
+    pub(crate) fn about(mut self, name: &str) -> Self {
+        self.param = Some(name.to_owned());
+        self
+    }
+
     /// Make an error about a missing field.
     pub fn missing(name: &str) -> Self {
         let mut error = Self::invalid(format!("\"{name}\" must be provided"));

@@ -5,6 +5,7 @@ use backstitch_server::engine::{Engine, EngineParams};
 use backstitch_server::http::{Adapters, Host, Loaded, Server, Stop};
 use backstitch_server::params::ServerParams;
 use serde_json::Value;
+use std::borrow::Borrow;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread::JoinHandle;
@@ -55,21 +56,43 @@ impl Running {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+        let is_chunked = head.to_lowercase().contains("transfer-encoding: chunked");
+        let body = if is_chunked { unchunked(body) } else { body.to_owned() };
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body)
     }
 
     /// Send a request, and return the status and the JSON of the answer.
-    pub fn send(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
-        let (status, body) = self.send_text(method, path, body);
+    pub fn send(&self, method: &str, path: &str, body: impl Borrow<Value>) -> (u16, Value) {
+        let (status, body) = self.send_text(method, path, body.borrow());
         (status, serde_json::from_str(&body).unwrap())
     }
 
     /// Send a request that has to succeed, and return the JSON of the answer.
-    pub fn post(&self, path: &str, body: &Value) -> Value {
+    pub fn post(&self, path: &str, body: impl Borrow<Value>) -> Value {
         let (status, answer) = self.send("POST", path, body);
         assert_eq!(status, 200, "{answer}");
         answer
     }
+
+    /// Send a request for a stream that has to succeed, and return its data.
+    pub fn stream(&self, path: &str, mut body: Value) -> Vec<Value> {
+        body["stream"] = true.into();
+        let (status, body) = self.send_text("POST", path, &body);
+        assert_eq!(status, 200, "{body}");
+        let data = body.lines().filter_map(|line| line.strip_prefix("data: "));
+        data.filter(|data| *data != "[DONE]").map(|data| serde_json::from_str(data).unwrap()).collect()
+    }
+}
+
+/// Return a body without the lengths of its pieces.
+fn unchunked(mut body: &str) -> String {
+    let mut all = String::new();
+    while let Some((length, rest)) = body.split_once("\r\n") {
+        let length = usize::from_str_radix(length, 16).unwrap();
+        all += &rest[..length];
+        body = rest[length..].trim_start_matches("\r\n");
+    }
+    all
 }
 
 impl Drop for Running {

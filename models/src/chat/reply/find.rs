@@ -5,12 +5,13 @@ use alloc::vec::Vec;
 
 use super::calls::{Calls, Outcome};
 use super::cursor::{Cursor, Step};
+use super::formats::HARMONY;
 use super::harmony;
 use super::output::Output;
 use super::scanner::Scanner;
 use super::syntax::CallSyntax;
 use super::tools::{Context, Tools};
-use super::{FoundCalls, HARMONY, ReasoningFormat, Reply, ToolCall};
+use super::{FoundCalls, ReasoningFormat, Reply, ToolCall};
 
 /// The most places in a text at which calls are tried to be read.
 const MAX_TRIED: usize = 4096;

@@ -3,8 +3,8 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use super::HARMONY;
 use super::cursor::is_name;
+use super::formats::HARMONY;
 use super::literal;
 use super::syntax::{Attribute, CallSyntax, Part, ReasoningSyntax};
 use super::tools::{MAX_NAME, Tools};

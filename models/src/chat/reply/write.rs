@@ -4,13 +4,14 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use super::formats::HARMONY;
 use super::raw;
 use super::scanner::write_json;
 use super::schema::Types;
 use super::syntax::{Attribute, CallSyntax, Identifier, Keys, Part, Tags};
 use super::tags::CDATA;
 use super::tools::{Tool, Tools};
-use super::{HARMONY, ToolCall, harmony};
+use super::{ToolCall, harmony};
 use crate::chat::Value;
 
 /// The identifier of a call that has none, where a format needs one.

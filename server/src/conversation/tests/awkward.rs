@@ -8,8 +8,13 @@ const WRITES: &str = "<{{ m.role }}>{% if m.content is string %}{{ m.content }}{
     {% for p in m.content %}{{ p.text }}{% endfor %}{% endif %}{{ m.reasoning_content }}\
     {% for c in m.tool_calls or [] %}[{{ c.function.name }}{{ c.function.arguments | string }}]{% endfor %}";
 
+/// Leaves out the text of messages that call.
+const WITHOUT_TEXT: &str = "{% for m in messages %}<{{ m.role }}>{% if m.tool_calls %}\
+    {% for c in m.tool_calls %}[{{ c.function.name }}{{ c.function.arguments | string }}]{% endfor %}\
+    {% else %}{{ m.content }}{% endif %}{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}";
+
 /// Return a template that refuses messages for which `demand` is true, and writes others.
-fn refusing(demand: &str) -> String {
+pub(super) fn refusing(demand: &str) -> String {
     format!(
         "{{% set ns = namespace(n=0, open=0, users=0) %}}{{% for m in messages %}}\
          {{% if m.role == 'user' %}}{{% set ns.users = ns.users + 1 %}}{{% endif %}}\
@@ -21,7 +26,7 @@ fn refusing(demand: &str) -> String {
 }
 
 /// Return templates by the demand that each makes.
-fn demanding() -> Vec<(&'static str, String)> {
+pub(super) fn demanding() -> Vec<(&'static str, String)> {
     let turns = "(m.role == 'user') != (ns.n % 2 == 0)";
     let demands = [
         ("nothing", "false".to_owned()),
@@ -39,6 +44,14 @@ fn demanding() -> Vec<(&'static str, String)> {
         ("identifiers", "m.role == 'tool' and m.tool_call_id | length < 1".into()),
         ("results called ipython", "m.role == 'tool'".into()),
         ("no calls", "m.tool_calls".into()),
+        ("no text beside calls", "m.tool_calls and m.content".into()),
+        ("no text beside reasoning and calls", "m.tool_calls and m.content and m.reasoning_content".into()),
+        (
+            "turns, no text beside calls",
+            format!(
+                "m.role in ['user', 'assistant'] and not m.tool_calls and {turns} or m.tool_calls and m.content"
+            ),
+        ),
         ("texts", "m.content is not string".into()),
         ("parts", "m.content is string and m.content".into()),
         ("parts of the user alone", "m.content is not string and m.role != 'user'".into()),
@@ -53,6 +66,7 @@ fn demanding() -> Vec<(&'static str, String)> {
         + "{% for t in tools or [] %}{% for k, s in t.function.parameters.properties.items() %}\
            {{ k + s.type }}{% if 'enum' in s %}{{ s.enum | join }}{% endif %}{% endfor %}{% endfor %}";
     templates.push(("schemas", schemas));
+    templates.push(("text beside calls is left out", WITHOUT_TEXT.into()));
     templates
 }
 
@@ -68,7 +82,7 @@ fn call(id: &str, arguments: &str) -> Value {
            "tool_calls": [{"id": id, "type": "function", "function": function}]})
 }
 
-fn said(role: &str, content: Value) -> Value {
+pub(super) fn said(role: &str, content: Value) -> Value {
     json!({"role": role, "content": content})
 }
 
@@ -77,7 +91,7 @@ fn result(id: &str) -> Value {
 }
 
 /// Return awkward conversations by names.
-fn awkward() -> Vec<(&'static str, Value)> {
+pub(super) fn awkward() -> Vec<(&'static str, Value)> {
     let [u, v] = ["hello", "well?"].map(|text| said("user", text.into()));
     let [a, b] = ["yes", "so"].map(|text| said("assistant", text.into()));
     let [s, t] = ["brief", "kind"].map(|text| said("system", text.into()));
@@ -85,6 +99,12 @@ fn awkward() -> Vec<(&'static str, Value)> {
     let (r, q) = (result("call00000"), result("call00001"));
     let mut both = c.clone();
     both["tool_calls"] = json!([c["tool_calls"][0], d["tool_calls"][0]]);
+    let telling = |mut call: Value, text: &str| {
+        call["content"] = text.into();
+        call
+    };
+    let mut pondered = telling(c.clone(), "let me see");
+    pondered["reasoning_content"] = "hm".into();
     let mut bare = r.clone();
     bare["tool_call_id"] = Value::Null;
     let part = |text: &str| json!({"type": "text", "text": text});
@@ -114,6 +134,14 @@ fn awkward() -> Vec<(&'static str, Value)> {
         ("a result behind an answer", json!([u, a, r, v])),
         ("a result first", json!([r, u])),
         ("a result of another call", json!([u, c, result("else"), v])),
+        ("text beside a call", json!([u, telling(c.clone(), "let me see"), r, a, v])),
+        ("text beside two calls", json!([u, telling(both.clone(), "let me see"), r, q, v])),
+        (
+            "text beside calls in a row",
+            json!([u, telling(c.clone(), "one"), telling(d.clone(), "two"), r, q]),
+        ),
+        ("text beside a call behind an answer", json!([u, a, telling(c.clone(), "let me see"), r])),
+        ("text beside reasoning and a call", json!([u, pondered, r, a, v])),
         ("no identifiers", json!([u, call("", "{}"), bare, v])),
         ("no contents", json!([said("user", Value::Null), said("assistant", Value::Null), v, c, r])),
         ("empty contents", json!([said("user", "".into()), said("assistant", "".into()), v])),
@@ -174,7 +202,7 @@ fn every_template_takes_every_conversation() {
 
 /// The speakers of messages: the system, the user, the assistant with a text, with a call and with
 /// two, and a tool.
-fn sequences(length: usize) -> impl Iterator<Item = Vec<Value>> {
+pub(super) fn sequences(length: usize) -> impl Iterator<Item = Vec<Value>> {
     const N: usize = 6;
     (0..N.pow(length as u32)).map(move |number| {
         let speaker = |place: usize| number / N.pow(place as u32) % N;
@@ -184,7 +212,11 @@ fn sequences(length: usize) -> impl Iterator<Item = Vec<Value>> {
                 0 => said("system", text.into()),
                 1 => said("user", text.into()),
                 2 => said("assistant", text.into()),
-                3 => call(&format!("call{place:05}"), &format!("{{\"a\": \"{text}\"}}")),
+                3 => {
+                    let mut told = call(&format!("call{place:05}"), "{}");
+                    told["content"] = text.into();
+                    told
+                }
                 4 => {
                     let mut both = call(&format!("call{place:05}"), "{}");
                     both["tool_calls"].as_array_mut().unwrap().push(call("", "{}")["tool_calls"][0].clone());
@@ -230,7 +262,8 @@ fn messages_that_follow_leave_the_beginning_as_it_was() {
         let request = Request::from_chat(body.as_object().unwrap()).unwrap();
         template.prompt(&request, model().vocab(), Thinking::Auto).unwrap().text
     };
-    let keeps = ["nothing", "turns", "the user first", "names of results", "no user twice"];
+    let keeps =
+        ["nothing", "turns", "the user first", "names of results", "no user twice", "no text beside calls"];
     let templates = demanding().into_iter().filter(|(name, _)| keeps.contains(name));
     backstitch_testing::each(templates, |(name, source)| {
         let template = Template::new(source).unwrap();
@@ -268,48 +301,4 @@ fn arguments_that_are_no_object_are_one_or_stay_text() {
     let deep = |n: usize| format!("{{\"a\":{}1{}}}", "[".repeat(n), "]".repeat(n));
     assert!(written(&items, &deep(20)).contains("a=[[[["));
     assert!(written(&items, &deep(500)).contains("arguments={\"a\":[[[["));
-}
-
-#[test]
-fn what_a_template_refuses_is_named_by_its_path() {
-    let refused = |source: &str, request: Request| {
-        let template = Template::new(source).unwrap();
-        template.prompt(&request, model().vocab(), Thinking::Auto).unwrap_err().to_string()
-    };
-    let bad = "{% for m in messages %}{% if 'bad' in m.content %}{{ raise_exception('no such word') }}{% endif %}\
-               {{ m.content }}{% endfor %}{% if mood == 'grim' %}{{ raise_exception('no such mood') }}{% endif %}\
-               {% for t in tools or [] %}{% if t.function.name == 'bad' %}{{ 1 + 'a' }}{% endif %}{% endfor %}";
-    let talk = json!([
-        said("user", "u".into()),
-        said("assistant", "a".into()),
-        said("user", "bad".into()),
-        said("assistant", "a".into()),
-        said("user", "u".into())
-    ]);
-    let from_chat = chat(json!({ "messages": talk })).unwrap();
-    let reason =
-        "cannot be written in the model's format: the chat template refuses these messages: no such word";
-    assert_eq!(refused(bad, from_chat), format!("'messages[2]' {reason}"));
-    let body = json!({"system": "s", "messages": talk});
-    let anthropic = Request::from_anthropic(body.as_object().unwrap()).unwrap();
-    assert_eq!(refused(bad, anthropic), format!("'messages[2]' {reason}"));
-    let body = json!({"instructions": "bad", "input": talk});
-    let responses = Request::from_responses(body.as_object().unwrap()).unwrap();
-    assert_eq!(refused(bad, responses), format!("'instructions' {reason}"));
-    let body = json!({"input": talk});
-    let responses = Request::from_responses(body.as_object().unwrap()).unwrap();
-    assert_eq!(refused(bad, responses), format!("'input[2]' {reason}"));
-    let tools = json!([{"type": "function", "function": {"name": "good"}},
-                       {"type": "function", "function": {"name": "bad"}}]);
-    let error = refused(bad, chat(json!({"messages": [said("user", "u".into())], "tools": tools})).unwrap());
-    assert!(error.starts_with("'tools[1]' cannot be written in the model's format: "), "{error}");
-    let variables = json!({"mood": "grim", "other": 1});
-    let mooded = json!({"messages": [said("user", "u".into())], "chat_template_kwargs": variables});
-    let error = refused(bad, chat(mooded).unwrap());
-    assert!(error.starts_with("'chat_template_kwargs.mood' "), "{error}");
-    let roles = refusing("m.role not in ['system', 'user', 'assistant', 'tool']");
-    let critic = chat(json!({"messages": [said("user", "u".into()), said("critic", "c".into())]})).unwrap();
-    assert!(refused(&roles, critic).starts_with("'messages[1].role' must be \"system\""));
-    let broken = refused("{{ 1 + 'a' }}", chat(json!({ "messages": talk })).unwrap());
-    assert_eq!(broken, "the chat template fails: line 1: an integer + a string has no meaning");
 }

@@ -86,7 +86,8 @@ fn reasoning_of_earlier_turns_stands_where_the_template_looks_for_it() {
     let wanted = "<|start|>user<|message|>u<|end|><|channel|>analysis<|message|>Hm.<|end|>[time{}]\
                   <|start|>user<|message|><tool_response>\nt\n</tool_response><|end|><|start|>assistant";
     assert_eq!(text(HARMONY, &turns("")), wanted);
-    assert_eq!(text(HARMONY, &turns("So.")), wanted);
+    // Beside reasoning it refuses a text, and beside a call alone it writes one as reasoning.
+    assert_eq!(text(HARMONY, &turns("So.")), wanted.replace("Hm.", "Hm.\nSo."));
     let without = said(json!([message("user", "u"), calling("a", "", "So.", "{}")]));
     assert_eq!(text(HARMONY, &without), "<|start|>user<|message|>u<|end|>So.[time{}]<|start|>assistant");
     let thoughts = json!({"role": "assistant", "content": "x", "reasoning_content": "Hm."});

@@ -13,6 +13,8 @@ const STRICT: Results = Results {
     several_calls: true,
     calls_in_a_row: true,
     calls: true,
+    text_beside_calls: true,
+    text_beside_thoughts: true,
 };
 
 /// Return a message that calls tools by these identifiers, which name the tools too.
