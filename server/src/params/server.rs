@@ -47,8 +47,8 @@ pub struct ServerParams {
     pub timeout: Duration,
     /// The longest time in which the headers of a request arrive.
     pub header_timeout: Duration,
-    /// The time until the next piece of a body has to be there. A long body also has to bring 64 KiB
-    /// a second.
+    /// The longest time until the next piece of a body arrives. A long body also has to bring 64
+    /// KiB a second.
     pub body_timeout: Duration,
     /// The longest time in which a client takes no byte of an answer.
     pub write_timeout: Duration,
