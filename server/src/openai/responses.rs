@@ -180,7 +180,8 @@ impl Writer for Answer {
             }
             Event::Chunk(chunk) => {
                 let deltas = self.speaker.write(&chunk.text, &chunk.tokens);
-                let events: Vec<Named> = deltas.iter().flat_map(|delta| self.items.add(delta)).collect();
+                let mut events: Vec<Named> = deltas.iter().flat_map(|delta| self.items.add(delta)).collect();
+                events.extend(self.items.settle(self.speaker.n_whole()));
                 let timings = self.timings_per_token.then(|| ("timings", self.meter.timings()));
                 self.send(events, timings, frames);
             }
