@@ -143,7 +143,8 @@ pub struct SlotArgs {
     pub no_cache_prompt: bool,
     #[arg(long, hide = true, overrides_with = "no_cache_prompt")]
     pub cache_prompt: bool,
-    /// Folder of saved slots; without it, slots cannot be saved.
+    /// Folder of saved slots; without it, slots cannot be saved. If it can only be read, slots are
+    /// restored from it.
     #[arg(long, value_name = "DIR")]
     pub slot_save_path: Option<PathBuf>,
     /// Layout of saved slots.

@@ -4,6 +4,7 @@
 //! loads the model before the port is opened, and ends the server in order when a signal comes:
 //! streams are finished, and what was evaluated is stored.
 
+mod folders;
 mod log;
 mod template;
 
@@ -11,12 +12,12 @@ use crate::args::{
     AnswerArgs, Generator, ModelArgs, PoolingArg, SamplingArgs, ServeArgs, SlotArgs, SlotFormat,
     SpeculationArgs,
 };
-use crate::error::{Error, plain};
+use crate::error::Error;
 use crate::interrupt::{self, Stoppable};
 use crate::output::{bytes, note};
 use crate::{embedded, memory, model, whole_file};
 use backstitch_models::{LoadParams, Model, Params, Pooling, Token};
-use backstitch_server::engine::{DraftSource, Drafts, Engine, EngineParams, SlotLayout, check_folder};
+use backstitch_server::engine::{DraftSource, Drafts, Engine, EngineParams, SlotLayout};
 use backstitch_server::http::{Adapters, Host, Loaded, LoadedAdapter, Server};
 use backstitch_server::params::{Sampling, ServerParams};
 use std::collections::BTreeSet;
@@ -39,7 +40,7 @@ const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 pub fn run(args: &ServeArgs) -> Result<(), Error> {
     log::start(args);
     let params = server_params(args)?;
-    check_folders(&args.slots)?;
+    folders::check_folders(&args.slots)?;
     let template = template::read(&args.answers)?;
     let model = model::open(&args.model, model::n_threads(args.context.n_threads))?;
     model::check_biases(&args.sampling, &model)?;
@@ -64,21 +65,6 @@ pub fn run(args: &ServeArgs) -> Result<(), Error> {
         stopper.stop();
     });
     server.run().map_err(Error::Terminal)
-}
-
-/// Check the folders in which the server keeps files.
-///
-/// # Errors
-/// [`Error::Refused`] with the path of one that cannot be written.
-fn check_folders(args: &SlotArgs) -> Result<(), Error> {
-    for (option, folder) in [("--state", &args.state), ("--slot-save-path", &args.slot_save_path)] {
-        let Some(folder) = folder else { continue };
-        check_folder(folder).map_err(|error| {
-            let (folder, cause) = (folder.display(), plain(&error));
-            Error::Refused(format!("{option} {folder} is no folder that can be written: {cause}"))
-        })?;
-    }
-    Ok(())
 }
 
 /// Make the state of the server: it holds the model, and can load it again after a sleep. The model
