@@ -156,6 +156,17 @@ impl Command {
             _ => None,
         }
     }
+
+    /// Let the model of a command share its memory with the draft model, if there is one.
+    pub fn share_memory(&mut self) {
+        let (context, speculation) = match self {
+            Self::Run(args) => (&mut args.context, &args.speculation),
+            Self::Chat(args) => (&mut args.context, &args.speculation),
+            Self::Serve(args) => (&mut args.context, &args.speculation),
+            _ => return,
+        };
+        context.evaluation.has_draft_model = speculation.draft_model.is_some();
+    }
 }
 
 #[cfg(test)]

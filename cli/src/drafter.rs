@@ -25,6 +25,6 @@ pub fn drafter(
     let Some(path) = &args.draft_model else { return Ok(None) };
     let file = ModelArgs { model: Some(path.clone()), ..file.clone() };
     let draft = model::open(&file, model::n_threads(context.n_threads))?;
-    let params = model::params(context, &draft).n_ctx(n_ctx as u32);
+    let params = model::draft_params(context, model, &draft, 1).n_ctx(n_ctx as u32);
     Ok(Some(Box::new(DraftModel::new(model, &draft, params)?)))
 }

@@ -93,6 +93,7 @@ fn main() -> ExitCode {
     expanded.notes.iter().for_each(|text| output::note("note", text));
     interrupt::listen();
     file_size::let_writes_fail();
+    cli.command.share_memory();
     match catalog::resolve(&mut cli.command).and_then(|()| commands::run(&cli.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Error::Interrupted) => ExitCode::from(interrupt::exit_code()),

@@ -66,6 +66,24 @@ pub fn usual_context(model: &Model, params: &Params, n_together: u32, n_held: u6
     usual(model.hparams().n_ctx_train, beside, n_held, bytes)
 }
 
+/// Return the bytes that the caches of conversations may take beside `n_together` sequences of
+/// `params.n_ctx` tokens and all checkpoints; `None` on systems that do not report their memory. An
+/// eighth of the memory is left for requests, batches and other programs.
+pub fn left_for_conversations(model: &Model, params: &Params, n_together: u32) -> Option<u64> {
+    let beside = beside_weights(model, params, Path::new("/"))?;
+    let checkpoints = params.rollback.checkpoint_bytes;
+    let params = params.rollback(RollbackParams::OFF);
+    let n_ctx = params.n_ctx.saturating_mul(n_together);
+    let params = params.n_ctx(n_ctx).n_ctx_seq(params.n_ctx).n_seq_max(n_together);
+    let caches = Budget::new(model.hparams(), model.graph(), &params).caches;
+    Some(left(beside, caches.saturating_add(checkpoints)))
+}
+
+/// Return the bytes that are left beside `used` ones, without an eighth of all.
+fn left(all: u64, used: u64) -> u64 {
+    all.saturating_sub(all / 8).saturating_sub(used)
+}
+
 /// Return the largest context up to `n_ctx_train` whose `bytes` are at most half of what is
 /// `beside` the weights, and leave `n_held` bytes of it.
 fn usual(n_ctx_train: u32, beside: Option<u64>, n_held: u64, bytes: impl Fn(u32) -> u64) -> UsualContext {
@@ -196,6 +214,16 @@ mod tests {
             let bounded = UsualContext { n_ctx: wanted, bounded_by: Some(beside) };
             assert_eq!(n_ctx(32_768, Some(beside), held), bounded);
         }
+    }
+
+    #[test]
+    fn conversations_without_a_limit_leave_memory_for_the_rest() {
+        assert_eq!((left(8000, 1000), left(8000, 7500)), (6000, 0));
+        let model = Model::from_bytes(backstitch_demo::GGUF).unwrap();
+        let params = Params::default().n_ctx(1024);
+        let left = |n| left_for_conversations(&model, &params, n);
+        // A system that reports its memory gives less of it beside more requests.
+        assert!(left(1).zip(left(64)).is_none_or(|(one, many)| many < one && one < u64::MAX));
     }
 
     #[test]

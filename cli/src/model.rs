@@ -4,7 +4,7 @@
 //! Here options become parameters of the library: this is the one place that knows what `-t 0` and
 //! `-c 0` mean.
 
-use crate::args::{CacheType, ContextArgs, ModelArgs, SamplingArgs};
+use crate::args::{CacheType, ContextArgs, EvaluationArgs, ModelArgs, SamplingArgs};
 use crate::embedded;
 use crate::error::Error;
 use crate::memory;
@@ -86,10 +86,9 @@ pub fn params(args: &ContextArgs, model: &Model) -> Params {
         .n_threads(n_threads(*wanted))
         .type_k(args.type_k.into())
         .type_v(args.type_v.into());
-    let checkpoint_bytes = match args.checkpoint_mib {
-        None => memory::usual_checkpoint_bytes(model, &params),
-        Some(mib) => u64::from(mib) << 20,
-    };
+    let checkpoint_bytes = checkpoint_bytes(args, model, &params);
+    let of_drafts = if args.has_draft_model { draft_share(checkpoint_bytes, 1) } else { 0 };
+    let checkpoint_bytes = checkpoint_bytes - of_drafts;
     let rollback = RollbackParams::default().checkpoint_bytes(checkpoint_bytes);
     let params = params.rollback(rollback.spacing(args.spacing).journal(args.journal));
     params.n_ctx(match args.n_ctx {
@@ -97,6 +96,27 @@ pub fn params(args: &ContextArgs, model: &Model) -> Params {
         Some(0) => n_ctx_train,
         Some(n) => n,
     })
+}
+
+/// Return the bytes of all checkpoints, those of a draft model included.
+fn checkpoint_bytes(args: &EvaluationArgs, model: &Model, params: &Params) -> u64 {
+    match args.checkpoint_mib {
+        None => memory::usual_checkpoint_bytes(model, params),
+        Some(mib) => u64::from(mib) << 20,
+    }
+}
+
+/// Return the bytes of checkpoints for each of `n_contexts` of a draft model, of those for all
+/// contexts: together a quarter, because its states are smaller and it seldom goes back far.
+fn draft_share(checkpoint_bytes: u64, n_contexts: u32) -> u64 {
+    checkpoint_bytes / 4 / u64::from(n_contexts.max(1))
+}
+
+/// Return the parameters of each of `n_contexts` of a draft model beside `model`.
+pub fn draft_params(args: &ContextArgs, model: &Model, draft: &Model, n_contexts: u32) -> Params {
+    let params = params(args, draft);
+    let all = checkpoint_bytes(&args.evaluation, model, &params);
+    params.rollback(params.rollback.checkpoint_bytes(draft_share(all, n_contexts)))
 }
 
 /// Check that every token in `--logit-bias` exists.

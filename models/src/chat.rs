@@ -164,13 +164,14 @@ impl ChatTemplate {
     /// ```
     pub fn render(&self, conversation: &Conversation) -> Result<Rendered, ChatError> {
         let (n_bytes, n_values) = conversation.size()?;
-        let late = clock::deadline(
+        let deadline = clock::Deadline::new(
             TIME + TIME_PER_VALUE.saturating_mul(u32::try_from(n_values).unwrap_or(u32::MAX))
                 + TIME_PER_BYTE.saturating_mul(u32::try_from(n_bytes).unwrap_or(u32::MAX)),
         );
         let interrupt = || match () {
-            () if conversation.is_cancelled() => Some(Fault::Cancelled),
-            () if late() => Some(Fault::Time),
+            // A request to cancel may let other work go first before it answers.
+            () if deadline.pause(|| conversation.is_cancelled()) => Some(Fault::Cancelled),
+            () if deadline.is_over() => Some(Fault::Time),
             () => None,
         };
         let budget = conversation.budget(&interrupt, (n_bytes, n_values));

@@ -20,6 +20,7 @@
 //! | `connections`, `server`, `socket` | sockets, shares of connections, and shutdown |
 //! | `stream` | server-sent events |
 //! | `work` | work for clients beside the thread that serves them, and its bounds |
+//! | `written` | answers as JSON text |
 
 mod adapters;
 mod answer;
@@ -37,6 +38,7 @@ mod server;
 mod socket;
 mod stream;
 mod work;
+mod written;
 
 pub use adapters::{Adapters, LoadedAdapter, ScaledAdapters, Scales};
 pub use answer::{millis, reuse_json, timings_json, usage_json};
@@ -51,3 +53,4 @@ pub use probabilities::probabilities_json;
 pub use server::{Server, Stop, router};
 pub use stream::{Frames, Writer, sse};
 pub(crate) use work::blocking;
+pub(crate) use written::{json_list, json_text, n_values, write_json};

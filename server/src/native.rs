@@ -20,7 +20,7 @@ mod rerank;
 mod slots;
 mod tokens;
 
-pub use embedding::embed;
+pub use embedding::{embed, n_numbers};
 pub(crate) use infill::Gap;
 
 use crate::http::Host;

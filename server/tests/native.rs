@@ -416,8 +416,8 @@ fn answers_with_large_settings_are_few() {
 
 #[test]
 fn bodies_that_never_end_are_cut_off() {
-    let timeout = Duration::from_millis(300);
-    let server = Running::start(ServerParams { timeout, ..ServerParams::default() });
+    let body_timeout = Duration::from_millis(300);
+    let server = Running::start(ServerParams { body_timeout, ..ServerParams::default() });
     for path in ["/completion", "/lora-adapters"] {
         let mut client = server.connect();
         write!(

@@ -82,10 +82,13 @@ pub struct EvaluationArgs {
     /// the model; 0 is none.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = value_parser!(u32).range(..=1 << 16))]
     pub journal: u32,
-    /// Memory limit of checkpoints, in MiB [default: an eighth of the memory beside the weights,
-    /// 256 to 8192].
+    /// Memory limit of checkpoints, in MiB; a draft model has a quarter of it [default: an eighth
+    /// of the memory beside the weights, 256 to 8192].
     #[arg(long, value_name = "N")]
     pub checkpoint_mib: Option<u32>,
+    /// True if a draft model is beside the model; see `Command::share_memory`.
+    #[arg(skip)]
+    pub has_draft_model: bool,
 }
 
 /// Data types of cells in the KV cache, by llama.cpp's names.

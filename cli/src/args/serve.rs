@@ -125,7 +125,8 @@ pub struct SlotArgs {
     pub kv_unified: bool,
     #[arg(long, hide = true, overrides_with = "kv_unified")]
     pub no_kv_unified: bool,
-    /// Memory for conversations beside those being answered, in MiB; -1 is all that they need.
+    /// Memory for conversations beside those being answered, in MiB; -1 is all that they need, as
+    /// far as this machine has it.
     #[arg(long, value_name = "N", default_value_t = 1024, allow_negative_numbers = true,
           value_parser = value_parser!(i64).range(-1..=1 << 30))]
     pub cache_ram: i64,
@@ -143,7 +144,8 @@ pub struct SlotArgs {
     pub no_cache_prompt: bool,
     #[arg(long, hide = true, overrides_with = "no_cache_prompt")]
     pub cache_prompt: bool,
-    /// Folder of saved slots; without it, slots cannot be saved.
+    /// Folder of saved slots; without it, slots cannot be saved. If it can only be read, slots are
+    /// restored from it.
     #[arg(long, value_name = "DIR")]
     pub slot_save_path: Option<PathBuf>,
     /// Layout of saved slots.

@@ -4,6 +4,7 @@
 //! loads the model before the port is opened, and ends the server in order when a signal comes:
 //! streams are finished, and what was evaluated is stored.
 
+mod folders;
 mod log;
 mod template;
 
@@ -11,12 +12,12 @@ use crate::args::{
     AnswerArgs, Generator, ModelArgs, PoolingArg, SamplingArgs, ServeArgs, SlotArgs, SlotFormat,
     SpeculationArgs,
 };
-use crate::error::{Error, plain};
+use crate::error::Error;
 use crate::interrupt::{self, Stoppable};
 use crate::output::{bytes, note};
 use crate::{embedded, memory, model, whole_file};
 use backstitch_models::{LoadParams, Model, Params, Pooling, Token};
-use backstitch_server::engine::{DraftSource, Drafts, Engine, EngineParams, SlotLayout, check_folder};
+use backstitch_server::engine::{DraftSource, Drafts, Engine, EngineParams, SlotLayout};
 use backstitch_server::http::{Adapters, Host, Loaded, LoadedAdapter, Server};
 use backstitch_server::params::{Sampling, ServerParams};
 use std::collections::BTreeSet;
@@ -26,6 +27,8 @@ use std::time::Duration;
 
 /// The number of requests that are evaluated together without `-np`.
 const DEFAULT_SLOTS: u32 = 4;
+/// The memory of conversations without a limit, where the system does not tell its memory.
+const HELD_BYTES: u64 = 1 << 30;
 /// The time between looks at whether a signal came.
 const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
@@ -39,7 +42,7 @@ const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 pub fn run(args: &ServeArgs) -> Result<(), Error> {
     log::start(args);
     let params = server_params(args)?;
-    check_folders(&args.slots)?;
+    folders::check_folders(&args.slots)?;
     let template = template::read(&args.answers)?;
     let model = model::open(&args.model, model::n_threads(args.context.n_threads))?;
     model::check_biases(&args.sampling, &model)?;
@@ -64,21 +67,6 @@ pub fn run(args: &ServeArgs) -> Result<(), Error> {
         stopper.stop();
     });
     server.run().map_err(Error::Terminal)
-}
-
-/// Check the folders in which the server keeps files.
-///
-/// # Errors
-/// [`Error::Refused`] with the path of one that cannot be written.
-fn check_folders(args: &SlotArgs) -> Result<(), Error> {
-    for (option, folder) in [("--state", &args.state), ("--slot-save-path", &args.slot_save_path)] {
-        let Some(folder) = folder else { continue };
-        check_folder(folder).map_err(|error| {
-            let (folder, cause) = (folder.display(), plain(&error));
-            Error::Refused(format!("{option} {folder} is no folder that can be written: {cause}"))
-        })?;
-    }
-    Ok(())
 }
 
 /// Make the state of the server: it holds the model, and can load it again after a sleep. The model
@@ -136,7 +124,7 @@ fn engine_params(args: &ServeArgs, model: &Model) -> Result<EngineParams, Error>
     let SlotArgs { parallel, kv_unified, cache_ram, .. } = &args.slots;
     let asked = parallel.and_then(|n| u32::try_from(n).ok()).filter(|&n| n > 0);
     let n_slots = asked.unwrap_or(DEFAULT_SLOTS);
-    let held_bytes = u64::try_from(*cache_ram).map_or(u64::MAX, |mib| mib << 20);
+    let held_limit = u64::try_from(*cache_ram).ok().map(|mib| mib << 20);
     let mut context = model::params(&args.context, model).pooling(args.answers.pooling());
     // As with llama-server, -np N without --kv-unified shares the context out. Without -np every
     // request may have all of it.
@@ -145,8 +133,7 @@ fn engine_params(args: &ServeArgs, model: &Model) -> Result<EngineParams, Error>
     let mut bounded_by = None;
     if args.context.evaluation.n_ctx.is_none() {
         // Conversations without a limit take what is left.
-        let held = if held_bytes == u64::MAX { 0 } else { held_bytes };
-        let others = held.saturating_add(context.rollback.checkpoint_bytes);
+        let others = held_limit.unwrap_or(0).saturating_add(context.rollback.checkpoint_bytes);
         let usual = memory::usual_context(model, &context, n_together, others);
         (context, bounded_by) = (context.n_ctx(usual.n_ctx), usual.bounded_by);
     }
@@ -160,7 +147,8 @@ fn engine_params(args: &ServeArgs, model: &Model) -> Result<EngineParams, Error>
     }
     let n_ctx = model::within_positions(n_ctx, model);
     note("note", context_line(n_ctx, model, n_together, bounded_by));
-    let drafts = drafts(args)?;
+    let held_bytes = held_limit.unwrap_or_else(|| all_held(model, &context.n_ctx(n_ctx), n_slots));
+    let drafts = drafts(args, model, n_slots)?;
     Ok(EngineParams {
         context: batched(context, n_ctx),
         n_ctx,
@@ -187,11 +175,22 @@ fn context_line(n_ctx: u32, model: &Model, n_together: u32, bounded_by: Option<u
     }
 }
 
+/// Return the bytes that conversations may take for `--cache-ram -1`: what the memory beside the
+/// weights and `n_slots` requests leaves.
+fn all_held(model: &Model, context: &Params, n_slots: u32) -> u64 {
+    let left = memory::left_for_conversations(model, context, n_slots);
+    let held_bytes = left.unwrap_or(HELD_BYTES);
+    let reason =
+        if left.is_some() { "the memory that is left" } else { "as this system does not tell its memory" };
+    note("note", format_args!("conversations: at most {}, {reason}", bytes(held_bytes)));
+    held_bytes
+}
+
 /// Return the drafts of speculative decoding, if they are wanted.
 ///
 /// # Errors
 /// Those of loading the draft model.
-fn drafts(args: &ServeArgs) -> Result<Option<Drafts>, Error> {
+fn drafts(args: &ServeArgs, model: &Model, n_slots: u32) -> Result<Option<Drafts>, Error> {
     let SpeculationArgs { draft_model, lookup, draft_max } = &args.speculation;
     let source = match draft_model {
         _ if *lookup => DraftSource::Lookup,
@@ -199,7 +198,8 @@ fn drafts(args: &ServeArgs) -> Result<Option<Drafts>, Error> {
         Some(path) => {
             let file = ModelArgs { model: Some(path.clone()), ..args.model.clone() };
             let draft = model::open(&file, model::n_threads(args.context.n_threads))?;
-            DraftSource::Model { params: model::params(&args.context, &draft), model: draft }
+            let params = model::draft_params(&args.context, model, &draft, n_slots);
+            DraftSource::Model { params, model: draft }
         }
     };
     Ok(Some(Drafts { source, n_max: (*draft_max).into() }))

@@ -6,6 +6,7 @@
 
 #[cfg(all(feature = "std", not(all(target_family = "wasm", target_os = "unknown"))))]
 mod system {
+    use core::cell::Cell;
     use core::time::Duration;
     use std::time::{Instant, SystemTime};
 
@@ -14,10 +15,32 @@ mod system {
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO)
     }
 
-    /// Return a function that returns true once `limit` has passed.
-    pub(in super::super) fn deadline(limit: Duration) -> impl Fn() -> bool {
-        let start = Instant::now();
-        move || start.elapsed() > limit
+    /// A limit of the time that work takes.
+    pub(in super::super) struct Deadline {
+        start: Instant,
+        limit: Duration,
+        /// The time in which the work was paused.
+        paused: Cell<Duration>,
+    }
+
+    impl Deadline {
+        /// Begin the work, which may take `limit`.
+        pub(in super::super) fn new(limit: Duration) -> Self {
+            Deadline { start: Instant::now(), limit, paused: Cell::default() }
+        }
+
+        /// Call a function in whose time the work is paused.
+        pub(in super::super) fn pause<T>(&self, meanwhile: impl FnOnce() -> T) -> T {
+            let begun = Instant::now();
+            let result = meanwhile();
+            self.paused.set(self.paused.get() + begun.elapsed());
+            result
+        }
+
+        /// Return true if the work took longer than its limit.
+        pub(in super::super) fn is_over(&self) -> bool {
+            self.start.elapsed().saturating_sub(self.paused.get()) > self.limit
+        }
     }
 }
 
@@ -29,9 +52,37 @@ mod system {
         Duration::ZERO
     }
 
-    pub(in super::super) fn deadline(_limit: Duration) -> impl Fn() -> bool {
-        || false
+    pub(in super::super) struct Deadline;
+
+    impl Deadline {
+        pub(in super::super) fn new(_: Duration) -> Self {
+            Deadline
+        }
+
+        pub(in super::super) fn pause<T>(&self, meanwhile: impl FnOnce() -> T) -> T {
+            meanwhile()
+        }
+
+        pub(in super::super) fn is_over(&self) -> bool {
+            false
+        }
     }
 }
 
-pub(super) use system::{deadline, now};
+pub(super) use system::{Deadline, now};
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+
+    #[test]
+    fn pauses_do_not_count_as_work() {
+        let deadline = Deadline::new(Duration::from_secs(3600));
+        deadline.pause(|| std::thread::sleep(Duration::from_millis(2)));
+        assert!(!deadline.is_over());
+        let deadline = Deadline::new(Duration::ZERO);
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(deadline.is_over());
+    }
+}

@@ -4,11 +4,12 @@ use super::blocks::{Blocks, blocks_json, event};
 use crate::conversation::{Ending, Meter, Request, Speaker, Turn, render};
 use crate::engine::{Ended, Event};
 use crate::http::{
-    ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, blocking, new_id, sse,
+    ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, blocking, n_values, new_id, sse,
+    write_json,
 };
 use crate::params::N_ANSWERS;
 use axum::Json;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -43,8 +44,9 @@ pub(super) async fn answer(Ready(app): Ready, client: Client, mut body: Body) ->
         return sse(events, answer, ping).await;
     }
     let outcomes = events.outcomes().await?;
-    let Some(outcome) = outcomes.first() else { return Ok(Json(Value::Null).into_response()) };
-    Ok(Json(answer.whole(outcome)).into_response())
+    let n_values = n_values(&outcomes);
+    let whole = move || outcomes.first().map_or(Value::Null, |outcome| answer.whole(outcome)).to_string();
+    write_json(&client, n_values, whole).await
 }
 
 /// Return the number of tokens of a conversation.

@@ -148,6 +148,7 @@ impl Template {
             false => messages.iter().map(|message| message_value(message, &form)).collect(),
         };
         let mut conversation = Conversation::new(values).tokens_of(vocab).set("enable_thinking", is_thinking);
+        conversation = conversation.cancel(self.bounds().cancel.clone());
         if has_tools {
             let tools = request.tools.iter().map(|tool| {
                 let parameters = match (full, plain) {

@@ -101,6 +101,11 @@ impl Speaker {
         }
     }
 
+    /// Return the number of calls of the answer that are whole: no later text cuts them.
+    pub fn n_whole(&self) -> usize {
+        self.parser.n_whole()
+    }
+
     /// Return the answer so far.
     pub fn reply(&self) -> &Reply {
         &self.reply

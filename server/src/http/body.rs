@@ -5,12 +5,16 @@ use super::client::{Client, Owner};
 use super::error::{ApiError, ErrorKind};
 use super::json::{JsonError, read_object};
 use super::work::{Class, blocking};
+use crate::params::ServerParams;
 use axum::extract::{FromRequest, Request};
+use backstitch_models::Cancel;
 use core::ops::{Deref, DerefMut};
 use http_body_util::{BodyExt, Limited};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
 
 /// The most bytes of memory for all bodies together, before and after they are parsed. A body that
 /// is alone may use more.
@@ -19,6 +23,8 @@ const MOST_MEMORY: u64 = 1 << 30;
 const MOST_OF_OWNER: u64 = MOST_MEMORY / 2;
 /// Further memory for small bodies alone, so that large ones do not keep them out.
 const RESERVE: u64 = 64 << 20;
+/// The bytes that a long body has to bring each second.
+const LEAST_BYTES_PER_SECOND: u32 = 64 << 10;
 /// The length in bytes from which a body is read beside the thread that serves all clients.
 const LONG: usize = 64 << 10;
 /// The most memory that the values of a body may take, in lengths of its text. Reading them as
@@ -56,7 +62,7 @@ impl Charge {
         *own = own.saturating_add(bytes as u64);
         self.bytes += bytes as u64;
         let is_free = match is_small {
-            true => all <= MOST_MEMORY + RESERVE,
+            true => all <= MOST_MEMORY + RESERVE && *own <= MOST_OF_OWNER + RESERVE / 2,
             false => all <= MOST_MEMORY && *own <= MOST_OF_OWNER,
         };
         match is_free || is_alone {
@@ -127,8 +133,10 @@ impl FromRequest<Arc<Host>> for Body {
         let most = most_bytes(&bytes);
         charge.grow(most, is_small)?;
         let (fields, n_bytes) = match is_small {
-            true => parse(&bytes, most)?,
-            false => blocking(&client, Class::Long, move |_| parse(&bytes, most)).await?,
+            true => parse(&bytes, most, &Cancel::new())?,
+            false => {
+                blocking(&client, Class::Long, move |client| parse(&bytes, most, client.cancel())).await?
+            }
         };
         charge.shrink_to(n_bytes);
         Ok(Body { fields, class: if is_small { Class::Short } else { Class::Long }, charge })
@@ -154,16 +162,52 @@ pub(crate) async fn bytes(
     host: &Host,
     limit: usize,
 ) -> Result<(Vec<u8>, Charge), ApiError> {
-    tokio::time::timeout(host.params().timeout, collect(request, host, limit))
-        .await
-        .map_err(|_| ApiError::new(ErrorKind::Timeout, "the body took too long to arrive"))?
+    let client = Client::of_request(request.extensions(), request.headers(), host)?;
+    let charge = Charge::new(host.bodies(), client.owner());
+    collect(request.into_body(), charge, limit, Clock::new(host.params())).await
 }
 
-async fn collect(request: Request, host: &Host, limit: usize) -> Result<(Vec<u8>, Charge), ApiError> {
-    let client = Client::of_request(request.extensions(), request.headers(), host)?;
-    let (mut bytes, mut charge) = (Vec::new(), Charge::new(host.bodies(), client.owner()));
-    let mut body = Limited::new(request.into_body(), limit);
-    while let Some(frame) = body.frame().await {
+/// The times that a body may take.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    begun: Instant,
+    /// The time between two pieces, and for all of a short body.
+    between: Duration,
+    /// The most time for all of a body, however long it is.
+    most: Duration,
+    /// The bytes that a long body has to bring each second.
+    bytes_per_second: u32,
+}
+
+impl Clock {
+    fn new(params: &ServerParams) -> Self {
+        Clock {
+            begun: Instant::now(),
+            between: params.body_timeout,
+            most: params.timeout,
+            bytes_per_second: LEAST_BYTES_PER_SECOND,
+        }
+    }
+
+    /// Return the moment until which the next piece has to come, after `n_bytes` at `now`. A body
+    /// that is slower than it may be has to end, also if it never rests.
+    fn next(&self, now: Instant, n_bytes: usize) -> Instant {
+        let for_all = self.between + Duration::from_secs(n_bytes as u64) / self.bytes_per_second;
+        (self.begun + for_all.min(self.most)).min(now + self.between)
+    }
+}
+
+async fn collect(
+    body: axum::body::Body,
+    mut charge: Charge,
+    limit: usize,
+    clock: Clock,
+) -> Result<(Vec<u8>, Charge), ApiError> {
+    let late = |_| ApiError::new(ErrorKind::Timeout, "the body took too long to arrive");
+    let (mut bytes, mut body) = (Vec::new(), Limited::new(body, limit));
+    loop {
+        let until = clock.next(Instant::now(), bytes.len());
+        let Some(frame) = timeout_at(until, body.frame()).await.map_err(late)? else { break };
         let frame = frame.map_err(|error| refused(error.as_ref(), limit))?;
         if let Some(data) = frame.data_ref() {
             charge.grow(data.len(), bytes.len() + data.len() < LONG)?;
@@ -192,11 +236,12 @@ pub(super) fn too_large(limit: usize) -> ApiError {
 
 /// Parse a body whose values may take `most` bytes. Return its fields, and the bytes that they
 /// take.
-fn parse(bytes: &[u8], most: usize) -> Result<(Map<String, Value>, usize), ApiError> {
+fn parse(bytes: &[u8], most: usize, cancel: &Cancel) -> Result<(Map<String, Value>, usize), ApiError> {
     if bytes.is_empty() {
         return Ok((Map::new(), 0));
     }
-    read_object(bytes, most).map_err(|error| match error {
+    read_object(bytes, most, cancel).map_err(|error| match error {
+        JsonError::Cancelled => ApiError::new(ErrorKind::Unavailable, "reading the body was given up"),
         JsonError::NoObject => ApiError::invalid("the body must be a JSON object"),
         JsonError::Syntax(error) => ApiError::invalid(format!("the body is not JSON: {error}")),
         JsonError::Fields => ApiError::invalid("the body has more than 1024 fields"),
@@ -223,7 +268,7 @@ mod tests {
 
     #[test]
     fn bodies_are_objects() {
-        let parse = |text: &str| parse(text.as_bytes(), 1 << 20).map(|(fields, _)| fields);
+        let parse = |text: &str| parse(text.as_bytes(), 1 << 20, &Cancel::new()).map(|(fields, _)| fields);
         assert!(parse("").is_ok_and(|fields| fields.is_empty()));
         assert!(parse("{\"a\": 1}").is_ok_and(|fields| fields["a"] == 1));
         for wrong in ["[1]", "{\"a\": }", "\"text\"", "{\"a\": 1} x", "{\"a\": \"\u{1}\"}"] {
@@ -234,7 +279,7 @@ mod tests {
     #[test]
     fn a_body_that_is_refused_names_the_field_at_fault() {
         let text = format!("{{\"tools\": [{}0]}}", "[0],".repeat(1 << 20));
-        let error = parse(text.as_bytes(), most_bytes(text.as_bytes())).unwrap_err();
+        let error = parse(text.as_bytes(), most_bytes(text.as_bytes()), &Cancel::new()).unwrap_err();
         assert!(error.message().starts_with("\"tools\" must be smaller"), "{}", error.message());
     }
 
@@ -263,8 +308,24 @@ mod tests {
         assert!(own[2].grow(part, false).is_err());
         own.pop();
         assert!(Charge::new(&bodies, two).grow(2 * part, false).is_ok());
+        let mut small = Charge::new(&bodies, one);
+        assert!(small.grow(RESERVE as usize / 2, true).is_ok(), "its small ones have a reserve too");
+        assert!(small.grow(1, true).is_err(), "which others need as well");
+        drop(small);
         own[0].shrink_to(0);
         assert!(Charge::new(&bodies, one).grow(part, false).is_ok());
+    }
+
+    #[test]
+    fn bodies_arrive_at_a_pace() {
+        let [between, most] = [10, 1500].map(Duration::from_millis);
+        let clock = Clock { begun: Instant::now(), between, most, bytes_per_second: 1000 };
+        let after = |millis| clock.begun + Duration::from_millis(millis);
+        assert_eq!(clock.next(after(0), 0), after(10));
+        assert_eq!(clock.next(after(9), 0), after(10), "no bytes give no more time");
+        assert_eq!(clock.next(after(9), 5), after(15), "few bytes give little");
+        assert_eq!(clock.next(after(9), 1000), after(19), "many bytes do not excuse a pause");
+        assert_eq!(clock.next(after(1495), 9000), after(1500), "a request has to end");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A value of JSON takes up to a hundred times the memory of its text: `[0,` is three bytes, the
 //! list and the number take 144. So values are paid from a budget before they are made.
 
+use backstitch_models::Cancel;
 use core::cell::Cell;
 use core::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -17,6 +18,8 @@ const PER_VALUE: usize = size_of::<Value>();
 const PER_ENTRY: usize = size_of::<(String, Value)>() + 8 + 3 * (size_of::<usize>() + 1);
 /// The most fields of an object that is read with [`read_object`].
 const MOST_FIELDS: usize = 1024;
+/// The number of values between two looks at the request to cancel: less than a millisecond.
+const LOOK_EVERY: u32 = 4096;
 /// The most bytes of a field that is not [bulky](BULKY).
 const MOST_OF_FIELD: usize = 64 << 10;
 
@@ -60,6 +63,8 @@ const BULKY: [&str; 30] = [
 pub(super) enum JsonError {
     /// It is not JSON.
     Syntax(serde_json::Error),
+    /// The request to cancel was made.
+    Cancelled,
     /// It is JSON, but no object.
     NoObject,
     /// The object has more than [`MOST_FIELDS`] fields.
@@ -71,8 +76,8 @@ pub(super) enum JsonError {
     },
 }
 
-/// Read a JSON object whose values take at most about `most` bytes of memory. Return it, and the
-/// bytes that its values take.
+/// Read a JSON object whose values take at most about `most` bytes of memory, unless `cancel` is
+/// made. Return it, and the bytes that its values take.
 ///
 /// A field that is not known to be large, and yet takes much memory, is read over: its value
 /// becomes a text that says so, which is none of the numbers, truth values and lists that such
@@ -80,8 +85,13 @@ pub(super) enum JsonError {
 ///
 /// # Errors
 /// [`JsonError`].
-pub(super) fn read_object(bytes: &[u8], most: usize) -> Result<(Map<String, Value>, usize), JsonError> {
-    let budget = Budget { left: Cell::new(most), failure: Cell::new(None) };
+pub(super) fn read_object(
+    bytes: &[u8],
+    most: usize,
+    cancel: &Cancel,
+) -> Result<(Map<String, Value>, usize), JsonError> {
+    let (left, failure, n_values) = (Cell::new(most), Cell::new(None), Cell::new(0));
+    let budget = Budget { left, failure, n_values, cancel };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let read = deserializer.deserialize_map(Fields(&budget));
     let read = read.and_then(|fields| deserializer.end().map(|()| fields));
@@ -96,14 +106,31 @@ pub(super) fn read_object(bytes: &[u8], most: usize) -> Result<(Map<String, Valu
 }
 
 /// The memory that is left for values.
-struct Budget {
+struct Budget<'c> {
     left: Cell<usize>,
     failure: Cell<Option<JsonError>>,
+    /// The number of values so far.
+    n_values: Cell<u32>,
+    cancel: &'c Cancel,
+}
+
+impl Budget<'_> {
+    /// Count a value. Return true if reading is to end.
+    fn is_over(&self) -> bool {
+        let n_values = self.n_values.get().wrapping_add(1);
+        self.n_values.set(n_values);
+        let is_over = n_values.is_multiple_of(LOOK_EVERY) && self.cancel.is_cancelled();
+        if is_over {
+            self.failure.set(Some(JsonError::Cancelled));
+        }
+        is_over
+    }
 }
 
 /// The budget of one value.
 #[derive(Clone, Copy)]
 struct Purse<'b> {
+    all: &'b Budget<'b>,
     left: &'b Cell<usize>,
     /// The value is read over if the purse is empty, and is an error otherwise.
     is_skipped: bool,
@@ -153,7 +180,7 @@ impl Purse<'_> {
 }
 
 /// Reads the fields of an object.
-struct Fields<'b>(&'b Budget);
+struct Fields<'b>(&'b Budget<'b>);
 
 impl<'de> Visitor<'de> for Fields<'_> {
     type Value = Map<String, Value>;
@@ -184,7 +211,7 @@ impl Fields<'_> {
         let before = self.0.left.get();
         let (left, is_empty) = (Cell::new(before.min(most)), Cell::new(false));
         let had = left.get();
-        let purse = Purse { left: &left, is_skipped: !is_bulky, is_empty: &is_empty };
+        let purse = Purse { all: self.0, left: &left, is_skipped: !is_bulky, is_empty: &is_empty };
         let paid = name.len() + OVERHEAD + PER_ENTRY;
         let value = match purse.pay(paid) {
             true => access.next_value_seed(purse),
@@ -209,6 +236,9 @@ impl<'de> DeserializeSeed<'de> for Purse<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        if self.all.is_over() {
+            return Err(D::Error::custom("cancelled"));
+        }
         deserializer.deserialize_any(self)
     }
 }

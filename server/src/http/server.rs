@@ -18,7 +18,7 @@ use hyper_util::service::TowerToHyperService;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -170,6 +170,11 @@ impl Server {
     }
 }
 
+/// Return true for addresses that a listener at `::` may have too.
+fn is_within_all(address: IpAddr) -> bool {
+    address.is_ipv6() || address.is_unspecified() || address.is_loopback()
+}
+
 /// Listen on addresses with one port.
 fn bind(hosts: &[String], mut port: u16) -> io::Result<Vec<TcpListener>> {
     let mut listeners: Vec<TcpListener> = Vec::new();
@@ -180,7 +185,9 @@ fn bind(hosts: &[String], mut port: u16) -> io::Result<Vec<TcpListener>> {
         let addresses: Vec<SocketAddr> = (*host, port).to_socket_addrs()?.collect();
         let listener = match TcpListener::bind(addresses.as_slice()) {
             Err(error)
-                if error.kind() == io::ErrorKind::AddrInUse && !all.is_empty() && *host == "0.0.0.0" =>
+                if error.kind() == io::ErrorKind::AddrInUse
+                    && all.first().is_some_and(|all| all != host)
+                    && addresses.iter().all(|address| is_within_all(address.ip())) =>
             {
                 continue;
             }
@@ -226,4 +233,21 @@ async fn accept(
     // Pieces of a stream are small, and should not wait for each other.
     stream.set_nodelay(true)?;
     Ok((stream, Address::new(peer.ip())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_beside_all_of_them_are_taken() {
+        let bound = |hosts: &[&str]| bind(&hosts.iter().map(ToString::to_string).collect::<Vec<_>>(), 0);
+        if bound(&["::"]).is_err() {
+            return; // A machine without IPv6.
+        }
+        for beside in ["0.0.0.0", "127.0.0.1", "localhost", "[::1]"] {
+            assert!(bound(&[beside, "::"]).is_ok(), "{beside}");
+        }
+        assert!(bound(&["::", "203.0.113.1"]).is_err(), "an address of another machine");
+    }
 }

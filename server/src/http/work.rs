@@ -8,6 +8,7 @@
 
 mod queue;
 
+use super::answer::millis;
 use super::client::{Client, Owner};
 use super::error::{ApiError, ErrorKind};
 use backstitch_models::Cancel;
@@ -111,7 +112,7 @@ impl Job {
 
     /// Let other work go first.
     fn wait_for_turn(&self, run: &mut Run) {
-        let (receiver, ticket) = self.queue.enter_again(self.owner);
+        let (receiver, ticket) = self.queue.enter_again(self.owner, run.ran);
         run.permit = None;
         *self.waiting() = Some(ticket.clone());
         // A client that went away before the ticket was there has not found it.
@@ -186,7 +187,9 @@ pub(crate) async fn blocking<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     let failed = || ApiError::new(ErrorKind::Server, "the request could not be read");
     let (queue, owner) = (QUEUE.clone(), client.owner());
+    let asked = Instant::now();
     let permit = queue.enter(owner, class).await.map_err(|_| failed())?;
+    let begun = Instant::now();
     let job = Job::new(queue, owner, class, permit);
     let (probed, run, clock) = (job.clone(), job.clone(), Clock(Some(job.clone())));
     let client = client.clone().with_work(Cancel::from_fn(move || probed.is_over()), clock);
@@ -203,6 +206,9 @@ pub(crate) async fn blocking<T: Send + 'static>(
             task.await
         }
     };
+    // The second time includes waits for further turns.
+    let (waited, took) = (begun - asked, begun.elapsed());
+    tracing::debug!(?class, waited_ms = millis(waited), took_ms = millis(took), "work for a client");
     done.map_err(|_| failed())?
 }
 

@@ -2,12 +2,11 @@
 
 use crate::engine::{Chunk, Ended, Event, Generate, Reuse, Timings};
 use crate::http::{
-    ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, blocking, millis,
-    probabilities_json, reuse_json, sse, timings_json,
+    ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, blocking, json_list, millis,
+    n_values, probabilities_json, reuse_json, sse, timings_json, write_json,
 };
 use crate::params::{Fields, read_generate, read_prompts};
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use backstitch_models::Token;
 use backstitch_models::session::Finish;
 use backstitch_models::vocab::WriteSpecial;
@@ -41,27 +40,15 @@ pub(super) async fn answer(
         return sse(events, Parts(answers), ping).await;
     }
     let outcomes = events.outcomes().await?;
+    let n_values = n_values(&outcomes);
     let answers: Vec<_> = answers.into_iter().zip(outcomes).collect();
-    let is_one = answers.len() == 1;
-    // Each answer becomes text before the next one is made: together they can be large.
-    let mut bodies = answers.into_iter().map(|(answer, outcome)| answer.whole(outcome).to_string());
-    let bodies = if is_one { bodies.next().unwrap_or_default() } else { list(bodies) };
-    Ok(json_text(bodies))
-}
-
-/// Answer with a text that is JSON already.
-pub(super) fn json_text(text: String) -> Response {
-    ([(CONTENT_TYPE, "application/json")], text).into_response()
-}
-
-/// Return a list of values that are texts already.
-pub(super) fn list(values: impl Iterator<Item = String>) -> String {
-    let mut list = "[".to_owned();
-    for (i, value) in values.enumerate() {
-        list.push_str(if i == 0 { "" } else { "," });
-        list.push_str(&value);
-    }
-    list + "]"
+    let write = move || {
+        let is_one = answers.len() == 1;
+        // Each answer becomes text before the next one is made: together they can be large.
+        let mut bodies = answers.into_iter().map(|(answer, outcome)| answer.whole(outcome).to_string());
+        if is_one { bodies.next().unwrap_or_default() } else { json_list(bodies) }
+    };
+    write_json(&client, n_values, write).await
 }
 
 /// The requests of a body for the engine, and their answers, which have not begun.

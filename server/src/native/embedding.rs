@@ -1,8 +1,7 @@
 //! `/embedding`: vectors of texts.
 
-use super::completion::{json_text, list};
 use crate::engine::Embedding;
-use crate::http::{ApiError, App, Body, Client, Ready, blocking};
+use crate::http::{ApiError, App, Body, Client, Ready, blocking, json_list, write_json};
 use crate::params::{Fields, read_prompts};
 use axum::response::Response;
 use backstitch_models::vocab::AddSpecial;
@@ -21,12 +20,19 @@ pub(super) async fn embeddings(Ready(app): Ready, client: Client, body: Body) ->
         move |client: &Client| read_prompts(&shared, client, Fields::new(&body), name, AddSpecial::Yes);
     let inputs = blocking(&client, class, read).await?;
     let embeddings = embed(&app, inputs, norm).await?;
-    // As values, numbers would take many times the memory.
     let entry = |(index, embedding): (usize, Embedding)| {
         let rows = serde_json::to_string(&embedding.rows).unwrap_or_default();
         format!("{{\"index\":{index},\"embedding\":{rows}}}")
     };
-    Ok(json_text(list(embeddings.into_iter().enumerate().map(entry))))
+    let n_values = n_numbers(&embeddings);
+    // As values, numbers would take many times the memory.
+    let write = move || json_list(embeddings.into_iter().enumerate().map(entry));
+    write_json(&client, n_values, write).await
+}
+
+/// Return the number of all numbers of embeddings.
+pub fn n_numbers(embeddings: &[Embedding]) -> usize {
+    embeddings.iter().flat_map(|embedding| &embedding.rows).map(Vec::len).sum()
 }
 
 /// Read llama.cpp's number of a norm: -1 for none, 0 for the largest magnitude, p for the p-norm.

@@ -137,7 +137,7 @@ async fn save(
     name: &str,
 ) -> Result<Json<Value>, ApiError> {
     RealDisk.make_folder(&folder).map_err(|error| {
-        ApiError::new(ErrorKind::Server, format!("Unable to save slot: {}", error.kind()))
+        ApiError::new(ErrorKind::Server, format!("Unable to save slot: {name}: {}", error.kind()))
     })?;
     let layout = app.params().slot_layout;
     let saved = app.engine().save_slot(slot, tenant, folder.join(name), layout).await;

@@ -1,9 +1,8 @@
 //! `/tokenize`, `/detokenize` and `/tokenizer_info`: the vocabulary, for clients of llama-server
 //! and of vLLM.
 
-use super::completion::{json_text, list};
 use crate::conversation::{Request, render};
-use crate::http::{ApiError, App, Body, Client, Host, Ready, blocking};
+use crate::http::{ApiError, App, Body, Client, Host, Ready, blocking, json_list, json_text};
 use crate::params::{Fields, token};
 use axum::Json;
 use axum::extract::State;
@@ -30,7 +29,7 @@ pub(super) async fn tokenize(Ready(app): Ready, client: Client, body: Body) -> R
         let with_pieces = fields.bool("with_pieces")?.unwrap_or(false);
         let of_token = |token: &Token| if with_pieces { piece(&app, *token) } else { token.0.to_string() };
         // As values, tokens would take many times the memory.
-        let (count, listed) = (tokens.len(), list(tokens.iter().map(of_token)));
+        let (count, listed) = (tokens.len(), json_list(tokens.iter().map(of_token)));
         let n_ctx = app.summary().n_ctx;
         Ok(format!("{{\"tokens\":{listed},\"count\":{count},\"max_model_len\":{n_ctx}}}"))
     });
@@ -105,17 +104,23 @@ pub(super) async fn info(State(host): State<Arc<Host>>) -> Json<Value> {
 }
 
 /// Return the text of tokens.
-pub(super) async fn detokenize(Ready(app): Ready, body: Body) -> Result<Json<Value>, ApiError> {
-    let items = Fields::new(&body).array("tokens")?.unwrap_or_default();
+pub(super) async fn detokenize(Ready(app): Ready, client: Client, body: Body) -> Result<Response, ApiError> {
+    let text = blocking(&client, body.class(), move |_| text_of(&app, Fields::new(&body)));
+    Ok(json_text(text.await?))
+}
+
+/// Return the answer with the text of the tokens in a body.
+fn text_of(app: &App, fields: Fields<'_>) -> Result<String, ApiError> {
+    let items = fields.array("tokens")?.unwrap_or_default();
     if items.len() > MAX_TOKENS {
         return Err(ApiError::field("tokens", "a list of at most 1048576 tokens"));
     }
-    let tokens: Option<Vec<Token>> = items.iter().map(|item| token(&app, item)).collect();
+    let tokens: Option<Vec<Token>> = items.iter().map(|item| token(app, item)).collect();
     let tokens = tokens.ok_or_else(|| {
         ApiError::field("tokens", &format!("a list of tokens from 0 to {}", app.vocab().n_vocab() - 1))
     })?;
     let bytes = app.vocab().detokenize(&tokens, WriteSpecial::Yes);
     let text = String::from_utf8_lossy(&bytes);
     // vLLM has another name for it.
-    Ok(Json(json!({"content": text, "prompt": text})))
+    Ok(json!({"content": text, "prompt": text}).to_string())
 }

@@ -4,12 +4,12 @@ use super::chunks::{Choice, Chunks, Shape, sum_usage};
 use super::{FINGERPRINT, finish_reason};
 use crate::conversation::{Request, Turn, render};
 use crate::http::{
-    ApiError, App, Body, Client, Events, Outcome, Ready, blocking, new_id, probabilities_json, sse,
-    timings_json, unix_time,
+    ApiError, App, Body, Client, Events, Outcome, Ready, blocking, json_text, n_values, new_id,
+    probabilities_json, sse, timings_json, unix_time, write_json,
 };
 use crate::params::Fields;
 use axum::Json;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use backstitch_models::chat::reply::Reply;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -40,24 +40,14 @@ pub(super) async fn complete(Ready(app): Ready, client: Client, body: Body) -> R
 /// Answer with the assistant's next message, unless the name of a model is missing.
 async fn answer(app: Arc<App>, client: Client, body: Body, lacks_model: bool) -> Result<Response, ApiError> {
     let (shared, class) = (app.clone(), body.class());
-    let (body, mut turn) = blocking(&client, class, move |client| {
+    let work = blocking(&client, class, move |client| {
         let turn = Turn::read(&shared, client, &body, Request::from_chat(&body)?)?;
-        if lacks_model {
-            return Err(ApiError::missing("model"));
+        match lacks_model {
+            true => Err(ApiError::missing("model")),
+            false => shaped(&shared, turn, Fields::new(&body)),
         }
-        Ok((body, turn))
-    })
-    .await?;
-    if let Some(top) = read_top(Fields::new(&body))? {
-        turn.reading.generate.logprobs = Some(top.unwrap_or(DEFAULT_TOP));
-        if top.is_none() {
-            turn.reading.lower_listed(&app);
-        }
-    }
-    let n_tokens = turn.reading.generate.prompt.len();
-    turn.reading.bound_listed(&app, Fields::new(&body), 1, n_tokens)?;
-    let shape = read_shape(&app, &turn, Fields::new(&body))?;
-    drop(body);
+    });
+    let (turn, shape) = work.await?;
     let choices: Vec<Choice> = (0..turn.reading.n).map(|index| Choice::new(&app, index, &turn)).collect();
     let is_stream = turn.reading.stream;
     let events = Events::start(&app, turn.reading.requests(&app, Vec::new()))?;
@@ -66,7 +56,22 @@ async fn answer(app: Arc<App>, client: Client, body: Body, lacks_model: bool) ->
         return sse(events, Chunks::new(shape, choices), ping).await;
     }
     let outcomes = events.outcomes().await?;
-    Ok(Json(whole(&shape, choices, &outcomes)).into_response())
+    let n_values = n_values(&outcomes);
+    write_json(&client, n_values, move || whole(&shape, choices, &outcomes).to_string()).await
+}
+
+/// Read what the answer to a turn is to tell.
+fn shaped(app: &Arc<App>, mut turn: Turn, fields: Fields<'_>) -> Result<(Turn, Shape), ApiError> {
+    if let Some(top) = read_top(fields)? {
+        turn.reading.generate.logprobs = Some(top.unwrap_or(DEFAULT_TOP));
+        if top.is_none() {
+            turn.reading.lower_listed(app);
+        }
+    }
+    let n_tokens = turn.reading.generate.prompt.len();
+    turn.reading.bound_listed(app, fields, 1, n_tokens)?;
+    let shape = read_shape(app, &turn, fields)?;
+    Ok((turn, shape))
 }
 
 /// Return the number of tokens of a conversation.
@@ -82,11 +87,12 @@ pub(super) async fn apply_template(
     Ready(app): Ready,
     client: Client,
     body: Body,
-) -> Result<Json<Value>, ApiError> {
-    let class = body.class();
-    let read = move |client: &Client| render(&app, client, Request::from_chat(&body)?);
-    let prompt = blocking(&client, class, read).await?;
-    Ok(Json(json!({"prompt": prompt.text})))
+) -> Result<Response, ApiError> {
+    let text = blocking(&client, body.class(), move |client| {
+        let prompt = render(&app, client, Request::from_chat(&body)?)?;
+        Ok(json!({"prompt": prompt.text}).to_string())
+    });
+    Ok(json_text(text.await?))
 }
 
 /// Read the number of likeliest tokens to tell beside each token, `None` if that is open; `None`

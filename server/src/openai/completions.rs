@@ -7,13 +7,12 @@ use super::{FINGERPRINT, text_finish_reason};
 use crate::conversation::Meter;
 use crate::engine::{Ended, Event, Generate};
 use crate::http::{
-    ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, blocking, new_id,
-    probabilities_json, reuse_json, sse, timings_json, unix_time, usage_json,
+    ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, blocking, n_values, new_id,
+    probabilities_json, reuse_json, sse, timings_json, unix_time, usage_json, write_json,
 };
 use crate::native::Gap;
 use crate::params::{Fields, read_generate, read_prompts};
-use axum::Json;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use backstitch_models::Token;
 use backstitch_models::session::TokenLogprobs;
 use backstitch_models::vocab::WriteSpecial;
@@ -31,7 +30,8 @@ pub(super) async fn complete(Ready(app): Ready, client: Client, body: Body) -> R
         return sse(events, Parts { shape, answers }, ping).await;
     }
     let outcomes = events.outcomes().await?;
-    Ok(Json(whole(&shape, &answers, &outcomes)).into_response())
+    let n_values = n_values(&outcomes);
+    write_json(&client, n_values, move || whole(&shape, &answers, &outcomes).to_string()).await
 }
 
 /// The requests of a body for the engine, and their answers, which have not begun.

@@ -1,9 +1,9 @@
 //! `/v1/embeddings`: vectors of texts.
 
-use crate::http::{ApiError, Body, Client, Ready, blocking};
+use crate::http::{ApiError, Body, Client, Ready, blocking, write_json};
 use crate::native;
 use crate::params::{Fields, read_prompts};
-use axum::Json;
+use axum::response::Response;
 use backstitch_models::vocab::AddSpecial;
 use backstitch_models::{Norm, normalize};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Return the embeddings of texts, one vector each.
-pub(super) async fn embed(Ready(app): Ready, client: Client, body: Body) -> Result<Json<Value>, ApiError> {
+pub(super) async fn embed(Ready(app): Ready, client: Client, body: Body) -> Result<Response, ApiError> {
     let fields = Fields::new(&body);
     let name = fields.first(&["input", "content"]).ok_or_else(|| ApiError::missing("input"))?;
     let is_base64 = match fields.str("encoding_format")? {
@@ -31,37 +31,43 @@ pub(super) async fn embed(Ready(app): Ready, client: Client, body: Body) -> Resu
         move |client: &Client| read_prompts(&shared, client, Fields::new(&body), name, AddSpecial::Yes);
     let inputs = blocking(&client, class, read).await?;
     let n_tokens: usize = inputs.iter().map(Vec::len).sum();
-    let mut embeddings = native::embed(&app, inputs, Some(Norm::Euclidean)).await?;
-    let mut data = Vec::with_capacity(embeddings.len());
-    for (index, embedding) in embeddings.iter_mut().enumerate() {
-        let row = match embedding.rows.first_mut() {
-            Some(row) if embedding.is_pooled => shortened(row, n_dims),
-            _ => {
-                let text = "Pooling type 'none' is not OAI compatible. Please use a different pooling type";
-                return Err(ApiError::invalid(text));
-            }
-        };
-        let vector = if is_base64 { base64(row).into() } else { json!(row) };
-        let mut entry = json!({"embedding": vector, "index": index, "object": "embedding"});
-        if is_base64 {
-            entry["encoding_format"] = "base64".into();
-        }
-        data.push(entry);
+    let embeddings = native::embed(&app, inputs, Some(Norm::Euclidean)).await?;
+    if embeddings.iter().any(|embedding| !embedding.is_pooled || embedding.rows.is_empty()) {
+        let text = "Pooling type 'none' is not OAI compatible. Please use a different pooling type";
+        return Err(ApiError::invalid(text));
     }
-    Ok(Json(json!({
-        "model": app.alias(),
-        "object": "list",
-        "usage": {"prompt_tokens": n_tokens, "total_tokens": n_tokens},
-        "data": data,
-    })))
+    let n_values = native::n_numbers(&embeddings);
+    let rows = embeddings.into_iter().flat_map(|embedding| embedding.rows.into_iter().take(1));
+    let write = move || {
+        let data: Value =
+            rows.enumerate().map(|(index, row)| entry(index, shortened(row, n_dims), is_base64)).collect();
+        json!({
+            "model": app.alias(),
+            "object": "list",
+            "usage": {"prompt_tokens": n_tokens, "total_tokens": n_tokens},
+            "data": data,
+        })
+        .to_string()
+    };
+    write_json(&client, n_values, write).await
+}
+
+/// Return the entry of a vector.
+fn entry(index: usize, row: Vec<f32>, is_base64: bool) -> Value {
+    let vector = if is_base64 { base64(&row).into() } else { json!(row) };
+    let mut entry = json!({"embedding": vector, "index": index, "object": "embedding"});
+    if is_base64 {
+        entry["encoding_format"] = "base64".into();
+    }
+    entry
 }
 
 /// Return the first `n` numbers of a vector, normalised again. Models that were trained for it put
 /// what matters most there.
-fn shortened(row: &mut Vec<f32>, n: usize) -> &[f32] {
+fn shortened(mut row: Vec<f32>, n: usize) -> Vec<f32> {
     if n < row.len() {
         row.truncate(n);
-        normalize(row, Norm::Euclidean);
+        normalize(&mut row, Norm::Euclidean);
     }
     row
 }
@@ -87,8 +93,8 @@ mod tests {
 
     #[test]
     fn shortened_vectors_have_the_length_one() {
-        assert_eq!(shortened(&mut vec![3.0, 4.0, 12.0], 2), [0.6, 0.8]);
-        assert_eq!(shortened(&mut vec![3.0, 4.0], 2), [3.0, 4.0]);
+        assert_eq!(shortened(vec![3.0, 4.0, 12.0], 2), [0.6, 0.8]);
+        assert_eq!(shortened(vec![3.0, 4.0], 2), [3.0, 4.0]);
     }
 
     #[test]

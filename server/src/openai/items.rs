@@ -16,12 +16,23 @@ enum Open {
     Call { id: String, call_id: String, name: String, arguments: String },
 }
 
+impl Open {
+    fn is_call(&self) -> bool {
+        matches!(self, Open::Call { .. })
+    }
+}
+
 /// The items of an answer.
 #[derive(Default)]
 pub(super) struct Items {
     open: Option<Open>,
+    /// Calls that are complete, but may still be cut: the list that they stand in has no end yet.
+    /// They are in progress, behind those that are done.
+    pending: Vec<Open>,
     /// The items that are complete.
     done: Vec<Value>,
+    /// The number of calls among these.
+    n_calls: usize,
 }
 
 /// An event of a stream: its name, which is its `type` too, and its data.
@@ -75,13 +86,19 @@ impl Items {
         events
     }
 
-    /// Complete the last `n` items, which are calls without an end, as incomplete.
+    /// Complete the calls up to the first `n_whole` of the answer, which nothing cuts any more.
+    pub fn settle(&mut self, n_whole: usize) -> Vec<Named> {
+        let mut events = Vec::new();
+        while self.n_calls < n_whole && self.end_call(COMPLETED, &mut events) {}
+        events
+    }
+
+    /// Complete the last `n` calls, which have no end, as incomplete.
     fn cut(&mut self, n: usize) -> Vec<Named> {
-        let is_open = matches!(self.open, Some(Open::Call { .. }));
-        let events = if is_open { self.end(INCOMPLETE) } else { Vec::new() };
-        for item in self.done.iter_mut().rev().take(n) {
-            item["status"] = INCOMPLETE.into();
-        }
+        let is_open = self.open.as_ref().is_some_and(Open::is_call);
+        let n_all = self.pending.len() + usize::from(is_open);
+        let mut events = self.settle(self.n_calls + n_all.saturating_sub(n));
+        while self.end_call(INCOMPLETE, &mut events) {}
         events
     }
 
@@ -90,36 +107,48 @@ impl Items {
         self.done.retain(|item| item["type"] != "function_call" || item["status"] != INCOMPLETE);
     }
 
-    /// Complete the item that is being written.
+    /// Complete the items that are being written.
     pub fn close(&mut self) -> Vec<Named> {
-        self.end(COMPLETED)
+        let mut events = Vec::new();
+        while self.end_call(COMPLETED, &mut events) {}
+        if let Some(open) = self.open.take() {
+            self.end(&open, COMPLETED, &mut events);
+        }
+        events
     }
 
-    /// End the item that is being written, with this status.
-    fn end(&mut self, status: &str) -> Vec<Named> {
-        let mut events = Vec::new();
-        match &self.open {
-            None => return events,
-            Some(Open::Reasoning { text, .. }) => {
-                events.push(("response.reasoning_text.done", self.part(json!({"text": text}))));
+    /// End the first call that is being written, with this status. Return false if there is none.
+    fn end_call(&mut self, status: &str, events: &mut Vec<Named>) -> bool {
+        let call = match self.pending.is_empty() {
+            true => self.open.take_if(|open| open.is_call()),
+            false => Some(self.pending.remove(0)),
+        };
+        call.inspect(|call| self.end(call, status, events)).is_some()
+    }
+
+    /// Add an item to those that are done, with this status.
+    fn end(&mut self, ended: &Open, status: &str, events: &mut Vec<Named>) {
+        let index = self.done.len();
+        match ended {
+            Open::Reasoning { text, .. } => {
+                let data = part(ended, index, json!({"text": text}));
+                events.push(("response.reasoning_text.done", data));
             }
-            Some(Open::Message { text, .. }) => {
-                let data = json!({"text": text, "logprobs": []});
-                events.push(("response.output_text.done", self.part(data)));
-                let data = json!({"part": text_part(text)});
-                events.push(("response.content_part.done", self.part(data)));
+            Open::Message { text, .. } => {
+                let data = part(ended, index, json!({"text": text, "logprobs": []}));
+                events.push(("response.output_text.done", data));
+                let data = part(ended, index, json!({"part": text_part(text)}));
+                events.push(("response.content_part.done", data));
             }
-            Some(Open::Call { name, arguments, .. }) => {
-                let data = json!({"name": name, "arguments": arguments});
-                events.push(("response.function_call_arguments.done", self.part(data)));
+            Open::Call { name, arguments, .. } => {
+                let data = part(ended, index, json!({"name": name, "arguments": arguments}));
+                events.push(("response.function_call_arguments.done", data));
+                self.n_calls += 1;
             }
         }
-        let item = self.item(status);
-        let data = json!({"output_index": self.done.len(), "item": item});
-        events.push(("response.output_item.done", data));
+        let item = item(ended, status);
+        events.push(("response.output_item.done", json!({"output_index": index, "item": item})));
         self.done.push(item);
-        self.open = None;
-        events
     }
 
     /// Return the complete items.
@@ -127,65 +156,73 @@ impl Items {
         &self.done
     }
 
-    /// Begin an item, after the one before is complete.
-    fn open(&mut self, item: Open, events: &mut Vec<Named>) {
-        events.extend(self.close());
-        self.open = Some(item);
-        let data = json!({"output_index": self.done.len(), "item": self.item("in_progress")});
+    /// Begin an item. The one before is complete, unless it is a call in a list that goes on.
+    fn open(&mut self, opened: Open, events: &mut Vec<Named>) {
+        match self.open.take_if(|before| before.is_call() && opened.is_call()) {
+            Some(call) => self.pending.push(call),
+            None => events.extend(self.close()),
+        }
+        let data = json!({"output_index": self.index(), "item": item(&opened, "in_progress")});
+        self.open = Some(opened);
         events.push(("response.output_item.added", data));
     }
 
-    /// Add the place of the item that is being written to the data of an event.
-    fn part(&self, mut data: Value) -> Value {
-        let (id, has_parts) = match &self.open {
-            Some(Open::Reasoning { id, .. } | Open::Message { id, .. }) => (id.as_str(), true),
-            Some(Open::Call { id, .. }) => (id.as_str(), false),
-            None => ("", false),
-        };
-        data["item_id"] = id.into();
-        data["output_index"] = self.done.len().into();
-        if has_parts {
-            data["content_index"] = 0.into();
-        }
-        data
+    /// Return the index of the item that is being written.
+    fn index(&self) -> usize {
+        self.done.len() + self.pending.len()
     }
 
-    /// Return the item that is being written. It has no content while it is in progress.
-    fn item(&self, status: &str) -> Value {
-        let is_done = status != "in_progress";
-        match &self.open {
-            Some(Open::Reasoning { id, text }) => {
-                let part = json!({"type": "reasoning_text", "text": text});
-                let content = if is_done { json!([part]) } else { json!([]) };
-                json!({
-                    "id": id,
-                    "summary": [],
-                    "type": "reasoning",
-                    "content": content,
-                    "encrypted_content": "",
-                    "status": status,
-                })
-            }
-            Some(Open::Message { id, text }) => {
-                let content = if is_done { json!([text_part(text)]) } else { json!([]) };
-                json!({
-                    "id": id,
-                    "content": content,
-                    "role": "assistant",
-                    "status": status,
-                    "type": "message",
-                })
-            }
-            Some(Open::Call { id, call_id, name, arguments }) => json!({
+    /// Add the place of the item that is being written to the data of an event.
+    fn part(&self, data: Value) -> Value {
+        self.open.as_ref().map_or(Value::Null, |open| part(open, self.index(), data))
+    }
+}
+
+/// Add the place of an item to the data of an event.
+fn part(item: &Open, index: usize, mut data: Value) -> Value {
+    let (Open::Reasoning { id, .. } | Open::Message { id, .. } | Open::Call { id, .. }) = item;
+    data["item_id"] = id.as_str().into();
+    data["output_index"] = index.into();
+    if !item.is_call() {
+        data["content_index"] = 0.into();
+    }
+    data
+}
+
+/// Return an item. It has no content while it is in progress.
+fn item(item: &Open, status: &str) -> Value {
+    let is_done = status != "in_progress";
+    match item {
+        Open::Reasoning { id, text } => {
+            let part = json!({"type": "reasoning_text", "text": text});
+            let content = if is_done { json!([part]) } else { json!([]) };
+            json!({
                 "id": id,
-                "type": "function_call",
+                "summary": [],
+                "type": "reasoning",
+                "content": content,
+                "encrypted_content": "",
                 "status": status,
-                "arguments": if is_done { arguments.as_str() } else { "" },
-                "call_id": call_id,
-                "name": name,
-            }),
-            None => Value::Null,
+            })
         }
+        Open::Message { id, text } => {
+            let content = if is_done { json!([text_part(text)]) } else { json!([]) };
+            json!({
+                "id": id,
+                "content": content,
+                "role": "assistant",
+                "status": status,
+                "type": "message",
+            })
+        }
+        Open::Call { id, call_id, name, arguments } => json!({
+            "id": id,
+            "type": "function_call",
+            "status": status,
+            "arguments": if is_done { arguments.as_str() } else { "" },
+            "call_id": call_id,
+            "name": name,
+        }),
     }
 }
 
@@ -235,5 +272,49 @@ mod tests {
         assert_eq!((&call["call_id"], &call["arguments"]), (&json!("a"), &json!("{}")));
         assert_eq!(events[6].1["item_id"], message["id"]);
         assert_eq!(events[6].1["output_index"], 1);
+    }
+
+    /// Return the index and the status of each item that events end.
+    fn ends(events: &[Named]) -> Vec<(u64, &str)> {
+        let ended = events.iter().filter(|(name, _)| *name == "response.output_item.done");
+        let end = |(_, data): &'_ Named| {
+            let status = if data["item"]["status"] == COMPLETED { COMPLETED } else { INCOMPLETE };
+            (data["output_index"].as_u64().unwrap(), status)
+        };
+        ended.map(end).collect()
+    }
+
+    /// Return the deltas of two calls.
+    fn two_calls() -> [Delta; 4] {
+        let begin = |index| Delta::ToolCallBegin { index, id: Some("a".into()), name: "time".into() };
+        let arguments = |index| Delta::ToolCallArguments { index, text: "{}".into() };
+        [begin(0), arguments(0), begin(1), arguments(1)]
+    }
+
+    #[test]
+    fn calls_are_complete_once_their_list_is_closed() {
+        let mut items = Items::default();
+        let events: Vec<Named> = two_calls().iter().flat_map(|delta| items.add(delta)).collect();
+        assert!(ends(&events).is_empty() && items.settle(0).is_empty());
+        assert_eq!(events.last().unwrap().1["output_index"], 1);
+        assert_eq!(ends(&items.settle(2)), [(0, COMPLETED), (1, COMPLETED)]);
+        assert!(items.close().is_empty());
+        let events = items.add(&Delta::Content("Yes".into()));
+        assert_eq!(events[0].1["output_index"], 2);
+    }
+
+    #[test]
+    fn calls_of_a_list_that_is_cut_are_never_told_to_be_complete() {
+        for (n_cut, first) in [(2, INCOMPLETE), (1, COMPLETED)] {
+            let mut items = Items::default();
+            two_calls().iter().for_each(|delta| drop(items.add(delta)));
+            let events = items.add(&Delta::ToolCallsCut { n: n_cut });
+            assert_eq!(ends(&events), [(0, first), (1, INCOMPLETE)]);
+            let events = items.add(&Delta::Content("[".into()));
+            assert_eq!((ends(&events).len(), &events[0].1["output_index"]), (0, &json!(2)));
+            items.close();
+            items.drop_cut();
+            assert_eq!(items.done().len(), 4 - 1 - n_cut);
+        }
     }
 }

@@ -6,12 +6,12 @@ use super::repeated::repeated;
 use crate::conversation::{Ending, Meter, Request, Speaker, Turn, render};
 use crate::engine::{Ended, Event};
 use crate::http::{
-    ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, blocking, new_id, sse, timings_json,
-    unix_time,
+    ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, blocking, n_values, new_id, sse,
+    timings_json, unix_time, write_json,
 };
 use crate::params::N_ANSWERS;
 use axum::Json;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -23,16 +23,15 @@ pub(super) async fn respond(Ready(app): Ready, client: Client, mut body: Body) -
     // There is one answer.
     N_ANSWERS.iter().for_each(|name| drop(body.remove(*name)));
     let (shared, class) = (app.clone(), body.class());
-    let (body, turn) = blocking(&client, class, move |client| {
+    let (turn, answer) = blocking(&client, class, move |client| {
         let mut turn = Turn::read(&shared, client, &body, Request::from_responses(&body)?)
             .map_err(|error| error.renamed("max_tokens", "max_output_tokens"))?;
         // Items have no place for them.
         turn.reading.generate.logprobs = None;
-        Ok((body, turn))
+        let answer = Answer::new(&shared, &body, &turn);
+        Ok((turn, answer))
     })
     .await?;
-    let answer = Answer::new(&app, &body, &turn);
-    drop(body);
     let is_stream = turn.reading.stream;
     let events = Events::start(&app, turn.reading.requests(&app, Vec::new()))?;
     if is_stream {
@@ -40,8 +39,9 @@ pub(super) async fn respond(Ready(app): Ready, client: Client, mut body: Body) -
         return sse(events, answer, ping).await;
     }
     let outcomes = events.outcomes().await?;
-    let Some(outcome) = outcomes.first() else { return Ok(Json(Value::Null).into_response()) };
-    Ok(Json(answer.whole(outcome)).into_response())
+    let n_values = n_values(&outcomes);
+    let whole = move || outcomes.first().map_or(Value::Null, |outcome| answer.whole(outcome)).to_string();
+    write_json(&client, n_values, whole).await
 }
 
 /// Return the number of tokens of an input.
@@ -180,7 +180,8 @@ impl Writer for Answer {
             }
             Event::Chunk(chunk) => {
                 let deltas = self.speaker.write(&chunk.text, &chunk.tokens);
-                let events: Vec<Named> = deltas.iter().flat_map(|delta| self.items.add(delta)).collect();
+                let mut events: Vec<Named> = deltas.iter().flat_map(|delta| self.items.add(delta)).collect();
+                events.extend(self.items.settle(self.speaker.n_whole()));
                 let timings = self.timings_per_token.then(|| ("timings", self.meter.timings()));
                 self.send(events, timings, frames);
             }

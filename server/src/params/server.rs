@@ -47,6 +47,9 @@ pub struct ServerParams {
     pub timeout: Duration,
     /// The longest time in which the headers of a request arrive.
     pub header_timeout: Duration,
+    /// The longest time until the next piece of a body arrives. A long body also has to bring 64
+    /// KiB a second.
+    pub body_timeout: Duration,
     /// The longest time in which a client takes no byte of an answer.
     pub write_timeout: Duration,
     /// The time that requests under way have to end when the server stops.
@@ -112,6 +115,7 @@ impl Default for ServerParams {
             max_body_bytes: 32 << 20,
             timeout: Duration::from_secs(3600),
             header_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(120),
             grace: Duration::from_secs(10),
             max_connections: 1024,

@@ -70,6 +70,11 @@ impl Output {
         self.n_whole + self.n_complete + usize::from(self.is_calling)
     }
 
+    /// Return the number of calls that are whole.
+    pub(super) fn n_whole(&self) -> usize {
+        self.n_whole
+    }
+
     /// Add content.
     pub(super) fn content(&mut self, text: &str) {
         let text = if self.skips_blank { text.trim_start() } else { text };

@@ -94,6 +94,28 @@ impl Parser {
         self.output.take(out);
     }
 
+    /// Return the number of calls that are whole: their end was read, and that of the section or
+    /// list that they stand in. Later text cannot [cut](Delta::ToolCallsCut) them.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::chat::Value;
+    /// use backstitch_models::chat::reply::{Format, Options, Parser};
+    ///
+    /// let format = Format::of_template("<tool_call>");
+    /// let tool = Value::from_json(r#"{"function": {"name": "time"}}"#)?;
+    /// let mut parser = Parser::new(&format, &Options::default().tools(&[tool]));
+    /// let mut deltas = Vec::new();
+    /// parser.push("<tool_call>{\"name\": \"time\", \"arguments\": {}}", &mut deltas);
+    /// assert_eq!(parser.n_whole(), 0);
+    /// parser.push("</tool_call>", &mut deltas);
+    /// assert_eq!(parser.n_whole(), 1);
+    /// # Ok::<(), backstitch_models::chat::ChatError>(())
+    /// ```
+    pub fn n_whole(&self) -> usize {
+        self.output.n_whole()
+    }
+
     /// Read the text as far as it is decided.
     fn run(&mut self, ended: bool, out: &mut Vec<Delta>) {
         let context = Context { tools: &self.tools, parallel: self.parallel };

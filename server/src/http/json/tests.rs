@@ -6,7 +6,7 @@ use serde_json::json;
 static ALLOCATOR: Counting = Counting::new();
 
 fn read(text: &str) -> Result<Map<String, Value>, JsonError> {
-    read_object(text.as_bytes(), 1 << 20).map(|(fields, _)| fields)
+    read_object(text.as_bytes(), 1 << 20, &Cancel::new()).map(|(fields, _)| fields)
 }
 
 #[test]
@@ -58,10 +58,10 @@ fn the_number_of_fields_is_bounded() {
 #[test]
 fn texts_cost_what_they_take() {
     let text = json!({"prompt": "x".repeat(100_000)}).to_string();
-    let (_, bytes) = read_object(text.as_bytes(), 1 << 20).unwrap();
+    let (_, bytes) = read_object(text.as_bytes(), 1 << 20, &Cancel::new()).unwrap();
     assert!((100_000..101_000).contains(&bytes), "{bytes}");
     let numbers = format!("{{\"prompt\": [{}0]}}", "0,".repeat(1000));
-    assert!(read_object(numbers.as_bytes(), 1 << 20).unwrap().1 > 1000 * PER_VALUE);
+    assert!(read_object(numbers.as_bytes(), 1 << 20, &Cancel::new()).unwrap().1 > 1000 * PER_VALUE);
 }
 
 /// Write a random value: deep, wide, of many small or few large parts.
@@ -114,7 +114,7 @@ fn no_body_takes_more_memory_than_it_may() {
         let expected: Value = serde_json::from_str(&text).unwrap();
         for times in [1, 4, 1000] {
             let most = times * text.len();
-            let (read, peak) = ALLOCATOR.peak_here(|| read_object(text.as_bytes(), most));
+            let (read, peak) = ALLOCATOR.peak_here(|| read_object(text.as_bytes(), most, &Cancel::new()));
             // Beside the values: the scratch of the parser, the table of fields.
             assert!(peak <= (most + text.len() + (1 << 14)) as u64, "{peak} for {most}, {round}");
             let Ok((fields, bytes)) = read else { continue };
@@ -123,13 +123,24 @@ fn no_body_takes_more_memory_than_it_may() {
                 assert_eq!(*value, expected[name], "{name}");
             }
         }
-        assert!(read_object(text.as_bytes(), 1000 * text.len()).is_ok(), "{round}");
+        assert!(read_object(text.as_bytes(), 1000 * text.len(), &Cancel::new()).is_ok(), "{round}");
     }
 }
 
 #[test]
 fn an_ignored_field_takes_no_memory() {
     let text = format!("{{\"prompt\":\"x\",\"x\":[{}0]}}", "[[[[[]]]]],".repeat(100_000));
-    let (read, peak) = ALLOCATOR.peak_here(|| read_object(text.as_bytes(), 4 * text.len()));
+    let (read, peak) = ALLOCATOR.peak_here(|| read_object(text.as_bytes(), 4 * text.len(), &Cancel::new()));
     assert!(read.is_ok() && peak < 3 * MOST_OF_FIELD as u64, "{peak}");
+}
+
+#[test]
+fn long_bodies_are_given_up_when_that_is_asked_for() {
+    let text = format!("{{\"messages\": [{}0]}}", "0,".repeat(2 * LOOK_EVERY as usize));
+    let most = 100 * text.len();
+    let cancel = Cancel::new();
+    assert!(read_object(text.as_bytes(), most, &cancel).is_ok());
+    cancel.cancel();
+    assert!(matches!(read_object(text.as_bytes(), most, &cancel), Err(JsonError::Cancelled)));
+    assert!(read_object(b"{\"messages\": [0]}", most, &cancel).is_ok(), "it ends before the first look");
 }

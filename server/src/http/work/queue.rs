@@ -3,6 +3,7 @@
 use crate::http::client::Owner;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::oneshot::{Receiver, Sender, channel};
 
 /// The most pieces of work that may have begun for all owners together, in numbers that one owner
@@ -23,7 +24,9 @@ pub enum Class {
 /// - At least one permit is never held by long work, so short work waits for short work alone.
 /// - Long work that waits gets a permit if no other long work has one, so it makes progress beside
 ///   any amount of short work.
-/// - Within a class owners take turns, and the work of one owner keeps its order.
+/// - Within a class owners take turns. Fresh work of one owner keeps its order. Of work that has
+///   begun, every second turn is that of the piece which ran least: a piece that needed little more
+///   than the time of short work does not wait for all that run for seconds, and these go on too.
 /// - Work that has begun keeps its place until it ends, and goes before fresh work of its owner.
 ///   Fresh work whose owner has its share of places waits. So the number of threads and of half
 ///   read requests has a bound, and all that waits gets its turn.
@@ -63,6 +66,8 @@ struct Turns(VecDeque<(Owner, Line)>);
 struct Line {
     begun: VecDeque<Ticket>,
     fresh: VecDeque<Sender<Permit>>,
+    /// The next turn of work that has begun is that of the piece which waited longest.
+    is_oldest_next: bool,
 }
 
 impl Line {
@@ -75,6 +80,20 @@ impl Line {
             self.fresh.pop_front();
         }
         self.begun.is_empty() && self.fresh.is_empty()
+    }
+
+    /// Take the next work that has begun, if it still waits.
+    fn take_begun(&mut self) -> Option<Sender<Permit>> {
+        while !self.begun.is_empty() {
+            let least = self.begun.iter().enumerate().min_by_key(|(_, ticket)| ticket.ran);
+            let index = if self.is_oldest_next { Some(0) } else { least.map(|(index, _)| index) };
+            // A ticket may become void this moment.
+            if let Some(waiting) = self.begun.remove(index?).and_then(|ticket| ticket.take()) {
+                self.is_oldest_next = !self.is_oldest_next;
+                return Some(waiting);
+            }
+        }
+        None
     }
 }
 
@@ -95,9 +114,7 @@ impl Turns {
         for index in 0..self.0.len() {
             let (owner, line) = self.0.get_mut(index)?;
             let owner = *owner;
-            // A ticket may become void this moment.
-            let begun = core::iter::from_fn(|| line.begun.pop_front()).find_map(|ticket| ticket.take());
-            let next = match begun {
+            let next = match line.take_begun() {
                 Some(waiting) => Some(Next { waiting, owner, is_fresh: false }),
                 None if may_begin(owner) => {
                     let fresh = line.fresh.pop_front();
@@ -124,16 +141,20 @@ struct Next {
 
 /// The wait of work that has begun, which can be given up from another thread.
 #[derive(Clone, Debug)]
-pub struct Ticket(Arc<Mutex<Option<Sender<Permit>>>>);
+pub struct Ticket {
+    waiting: Arc<Mutex<Option<Sender<Permit>>>>,
+    /// The time for which the work ran.
+    ran: Duration,
+}
 
 impl Ticket {
     /// Take the sender; `None` if the wait is over.
     fn take(&self) -> Option<Sender<Permit>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn is_void(&self) -> bool {
-        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.as_ref().is_none_or(Sender::is_closed)
     }
 
@@ -224,10 +245,10 @@ impl RunQueue {
         receiver
     }
 
-    /// Wait for the next turn of long work that has begun.
-    pub fn enter_again(self: &Arc<Self>, owner: Owner) -> (Receiver<Permit>, Ticket) {
+    /// Wait for the next turn of long work that has begun, and ran for some time.
+    pub fn enter_again(self: &Arc<Self>, owner: Owner, ran: Duration) -> (Receiver<Permit>, Ticket) {
         let (sender, receiver) = channel();
-        let ticket = Ticket(Arc::new(Mutex::new(Some(sender))));
+        let ticket = Ticket { waiting: Arc::new(Mutex::new(Some(sender))), ran };
         let mut state = self.state();
         state.long.line(owner).begun.push_back(ticket.clone());
         self.hand_out(&mut state);

@@ -2,6 +2,9 @@ use super::*;
 use crate::engine::Tenant;
 use backstitch_testing::Random;
 
+/// The time of a turn.
+const TURN: Duration = Duration::from_millis(50);
+
 fn owner(n: usize) -> Owner {
     Owner::Key(Tenant::of(&[&n.to_string()]))
 }
@@ -102,12 +105,31 @@ fn work_of_several_turns_waits_and_is_never_refused() {
             if turn == n_turns {
                 ended.push(n);
             } else {
-                waiting.push((n, turn, Some(place), queue.enter_again(owner(0)).0));
+                waiting.push((n, turn, Some(place), queue.enter_again(owner(0), TURN * turn as u32).0));
             }
             drop(permit);
         }
         assert!(ended.iter().enumerate().all(|(i, &n)| n.abs_diff(i) <= n_permits + 16), "{ended:?}");
     }
+}
+
+/// Work that needs one more turn does not wait for all that run for long, and these get every other
+/// turn.
+#[test]
+fn work_that_ran_least_goes_first_every_second_time() {
+    let queue = RunQueue::new(2, 100);
+    let mut running = granted(&mut queue.enter(owner(0), Class::Long)).unwrap();
+    let ran = [5, 4, 3, 1, 2];
+    let mut waiting: Vec<_> = ran.iter().map(|&n| queue.enter_again(owner(0), n * TURN).0).collect();
+    let mut order = Vec::new();
+    while order.len() < ran.len() {
+        drop(running);
+        let next = waiting.iter_mut().enumerate().find_map(|(i, slot)| Some((i, granted(slot)?)));
+        let (index, permit) = next.unwrap();
+        order.push(index);
+        running = permit;
+    }
+    assert_eq!(order, [3, 0, 4, 1, 2]);
 }
 
 /// Random arrivals, ends and departures: the promises of the queue hold after each of them, and
