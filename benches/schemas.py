@@ -21,7 +21,13 @@ import sys
 
 MASKBENCH = "https://github.com/guidance-ai/jsonschemabench"
 SUITE = "https://github.com/json-schema-org/JSON-Schema-Test-Suite"
-DRAFTS = ["draft4", "draft6", "draft7", "draft2019-09", "draft2020-12"]
+DRAFTS = {
+    "draft4": "http://json-schema.org/draft-04/schema#",
+    "draft6": "http://json-schema.org/draft-06/schema#",
+    "draft7": "http://json-schema.org/draft-07/schema#",
+    "draft2019-09": "https://json-schema.org/draft/2019-09/schema",
+    "draft2020-12": "https://json-schema.org/draft/2020-12/schema",
+}
 PROGRAM = "target/release/examples/schema_check"
 
 
@@ -44,12 +50,12 @@ def maskbench(data):
 def suite(data):
     """Return the cases of the test suite."""
     root = cloned(data, SUITE) / "tests"
-    for draft in DRAFTS:
+    for draft, address in DRAFTS.items():
         for path in sorted((root / draft).glob("*.json")):
             for i, case in enumerate(json.loads(path.read_text())):
                 schema = case["schema"]
                 if isinstance(schema, dict):
-                    schema.setdefault("$schema", f"https://json-schema.org/{draft}/schema")
+                    schema.setdefault("$schema", address)
                 yield {"id": f"{draft}/{path.stem}#{i}", "schema": schema, "tests": case["tests"]}
 
 

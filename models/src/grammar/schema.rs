@@ -8,6 +8,8 @@
 //!   drops those that cannot be expressed (`lost.rs` says why); `shapes.rs` knows the kinds of
 //!   their values, `numbers.rs` and `patterns.rs` what the library can take of bounds and regular
 //!   expressions, which `ecma.rs` writes in its dialect.
+//!   `negation.rs` and `excluded.rs` write `not` as what it leaves, and `exclusive.rs` parts some
+//!   options of `oneOf`.
 //! - `parts.rs` finds the schemas that describe the same value (`allOf`, `anyOf`, `$ref`), and the
 //!   names of properties in them.
 //! - `plan.rs` chooses the part that closes the object, over the names that all parts have.
@@ -18,12 +20,15 @@
 //! other, and only the object as a whole is closed.
 
 mod ecma;
+mod excluded;
+mod exclusive;
 #[cfg(test)]
 mod hostile;
 mod keywords;
 mod kinds;
 mod lost;
 mod names;
+mod negation;
 mod numbers;
 mod parts;
 mod path;
@@ -37,6 +42,8 @@ mod shapes;
 mod tests;
 #[cfg(test)]
 mod types;
+#[cfg(test)]
+mod unevaluated;
 mod write;
 
 use alloc::{borrow::ToOwned, vec::Vec};
@@ -109,8 +116,8 @@ pub fn explicit_schema(schema: &Value) -> Result<Value, GrammarError> {
 /// use backstitch_models::grammar::relaxed_schema;
 /// use serde_json::json;
 ///
-/// let schema = json!({"type": "string", "not": {"const": "no"}});
-/// assert_eq!(relaxed_schema(&schema)?, json!({"type": "string"}));
+/// let schema = json!({"type": "array", "contains": {"const": "no"}});
+/// assert_eq!(relaxed_schema(&schema)?, json!({"type": "array"}));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn relaxed_schema(schema: &Value) -> Result<Value, GrammarError> {
@@ -129,9 +136,9 @@ pub fn relaxed_schema(schema: &Value) -> Result<Value, GrammarError> {
 /// use backstitch_models::grammar::relaxed_schema_with;
 /// use serde_json::json;
 ///
-/// let schema = json!({"properties": {"a": {"type": "string", "not": {"const": "no"}}}});
+/// let schema = json!({"properties": {"a": {"type": "array", "contains": {"const": "no"}}}});
 /// let (_, relaxed) = relaxed_schema_with(&schema, &Cancel::new())?;
-/// assert_eq!(relaxed[0].to_string(), "#/properties/a/not");
+/// assert_eq!(relaxed[0].to_string(), "#/properties/a/contains");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn relaxed_schema_with(

@@ -56,10 +56,13 @@ fn schemas_that_would_be_followed_wrongly_are_refused() {
     for (schema, pointer) in [
         (r#"{"contains": {"type": "integer"}}"#, "#/contains"),
         (
-            r#"{"patternProperties": {"^a": {"propertyNames": {"not": {"const": "b"}}}}}"#,
+            r#"{"patternProperties": {"^a": {"propertyNames": {"not": {"format": "b"}}}}}"#,
             "#/patternProperties/^a/propertyNames",
         ),
-        (r#"{"properties": {"a/b": {"items": [{"not": {"const": 1}}]}}}"#, "#/properties/a~1b/items/0/not"),
+        (
+            r#"{"properties": {"a/b": {"items": [{"not": {"multipleOf": 2}}]}}}"#,
+            "#/properties/a~1b/items/0/not",
+        ),
         (r#"{"anyOf": [{"type": "null"}, {"if": {"const": 1}, "else": false}]}"#, "#/anyOf/1/if"),
         (r##"{"$defs": {"x": 7}, "$ref": "#/$defs/x"}"##, "#/$defs/x"),
     ] {

@@ -29,7 +29,7 @@ pub(super) fn any_object() -> Value {
 /// Return `schema` without references, with all written out that it takes for granted, and the
 /// places of what was left out. It is the schema of any object if that cannot be done.
 pub(super) fn standalone(schema: &Value, cancel: &Cancel) -> (Value, Vec<Relaxation>) {
-    let mut follower = Follower { root: schema, n_left: MAX_VALUES };
+    let mut follower = Follower { root: schema, n_left: MAX_VALUES, n_cut: 0 };
     let followed = follower.value(schema, 0);
     let written = followed.and_then(|schema| relaxed_schema_with(&schema, cancel).ok());
     written.unwrap_or_else(|| (any_object(), Vec::new()))
@@ -40,6 +40,8 @@ struct Follower<'s> {
     root: &'s Value,
     /// The values that may still be written.
     n_left: usize,
+    /// The references that were not followed, in whose place any value stands.
+    n_cut: usize,
 }
 
 impl Follower<'_> {
@@ -67,7 +69,10 @@ impl Follower<'_> {
         let target = reference_target(self.root, reference);
         let found = match target.filter(|_| n_references < MAX_REFERENCES) {
             Some(target) => self.value(target, n_references + 1)?,
-            None => return Some(true.into()),
+            None => {
+                self.n_cut += 1;
+                return Some(true.into());
+            }
         };
         let mut beside = beside.clone();
         beside.remove("$ref");
@@ -86,12 +91,21 @@ impl Follower<'_> {
                     Value::Object(named) if MAPS.contains(&key.as_str()) => {
                         self.named(named, n_references)?
                     }
+                    value if key == "not" => self.negated(value, n_references)?,
                     value => self.value(value, n_references)?,
                 };
                 Some((key.clone(), value))
             })
             .collect();
         entries.map(Value::Object)
+    }
+
+    /// Return the schema in a `not`. If any value stands in the place of one in it, more would be
+    /// refused than meant, so nothing is said instead.
+    fn negated(&mut self, schema: &Value, n_references: usize) -> Option<Value> {
+        let n_cut = self.n_cut;
+        let followed = self.value(schema, n_references)?;
+        Some(if self.n_cut == n_cut { followed } else { json!({"$ref": ""}) })
     }
 
     /// Return schemas by name.
@@ -190,8 +204,12 @@ mod tests {
         for (odd, wanted) in [
             (json!({"$ref": "#/$defs/none"}), json!(true)),
             (json!({"$ref": "https://example.org/a.json"}), json!(true)),
-            (json!({"type": "string", "not": {"const": "b"}}), json!({"type": "string"})),
-            (json!({"type": "object", "propertyNames": {"not": {"const": "a"}}}), json!({"type": "object"})),
+            (json!({"type": "array", "contains": {"const": "b"}}), json!({"type": "array"})),
+            (
+                json!({"type": "object", "propertyNames": {"format": "date", "anyOf": []}}),
+                json!({"type": "object"}),
+            ),
+            (json!({"type": "string", "not": {"$ref": "#/$defs/none"}}), json!({"type": "string"})),
             (json!({"not": {}}), json!(false)),
             (json!({"if": {"type": "null"}, "then": {}, "else": {"const": 1}}), json!({})),
         ] {

@@ -6,13 +6,16 @@
 //! more changes nothing. A few things of other dialects are read that cannot be mistaken: named
 //! groups as Python writes them, and groups with the flags `i` and `s`.
 
+mod automaton;
 mod class;
+mod complement;
 
 use alloc::{format, string::String, vec::Vec};
 use core::iter::Peekable;
 use core::str::Chars;
 
 use self::class::Class;
+pub(super) use self::complement::{Others, except, without};
 
 /// A regular expression that cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

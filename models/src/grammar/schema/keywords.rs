@@ -49,8 +49,8 @@ const KNOWN: [&str; 38] = [
     "multipleOf",
 ];
 /// Keywords whose schemas describe the same value.
-const IN_PLACE: [&str; 7] =
-    ["$ref", "allOf", "anyOf", "oneOf", "dependencies", "dependentRequired", "dependentSchemas"];
+const IN_PLACE: [&str; 8] =
+    ["$ref", "allOf", "anyOf", "oneOf", "not", "dependencies", "dependentRequired", "dependentSchemas"];
 /// Keywords that say which values are meant without a `type`.
 const DECIDED: [&str; 7] = ["type", "$ref", "anyOf", "oneOf", "allOf", "const", "enum"];
 
@@ -66,7 +66,7 @@ pub(super) struct Keywords<'m>(Vec<(&'m str, Cow<'m, Value>)>);
 impl<'m> Keywords<'m> {
     /// Return the keywords of `map`, a schema in the schema `root`.
     pub(super) fn of(map: &'m Map<String, Value>, root: &Value) -> Self {
-        let hides = map.get("$ref").is_some_and(Value::is_string) && is_old(root);
+        let hides = hides_others(map, root);
         let known = map.iter().filter(|(key, _)| match hides {
             true => *key == "$ref",
             false => KNOWN.contains(&key.as_str()),
@@ -143,6 +143,11 @@ impl<'m> Keywords<'m> {
             Some(other) => other == kind,
         }
     }
+}
+
+/// Return true if a reference hides the keywords beside it.
+pub(super) fn hides_others(map: &Map<String, Value>, root: &Value) -> bool {
+    map.get("$ref").is_some_and(Value::is_string) && is_old(root)
 }
 
 /// Return true for a schema of a draft in which a reference hides the keywords beside it.

@@ -27,10 +27,11 @@ impl Looks {
 pub(super) struct Kinds(u8);
 
 impl Kinds {
-    const NONE: Self = Self(0);
-    const ALL: Self = Self(0x7f);
-    const INTEGER: Self = Self(1);
-    const FRACTION: Self = Self(2);
+    pub(super) const NONE: Self = Self(0);
+    pub(super) const ALL: Self = Self(0x7f);
+    pub(super) const INTEGER: Self = Self(1);
+    /// Numbers that are no integers.
+    pub(super) const FRACTION: Self = Self(2);
     /// Those whose values have schemas for values inside of them.
     pub(super) const NESTED: Self = Self(0x60);
     pub(super) const OBJECT: Self = Self(0x40);
@@ -59,7 +60,13 @@ impl Kinds {
         self & others != Self::NONE
     }
 
-    fn of_value(value: &Value) -> Self {
+    /// Return these types without some.
+    pub(super) fn without(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+
+    /// Return the types that a value is of.
+    pub(super) fn of_value(value: &Value) -> Self {
         match value {
             Value::Null => Self::named("null"),
             Value::Bool(_) => Self::named("boolean"),
@@ -94,6 +101,11 @@ pub(super) struct Told {
 impl Told {
     /// Nothing is told.
     pub(super) const NOTHING: Self = Self { stated: Kinds::ALL, meant: Kinds::ALL };
+
+    /// Return the types that the values have by keywords that are about types.
+    pub(super) fn stated(self) -> Kinds {
+        self.stated
+    }
 
     /// Return the types that the values have.
     pub(super) fn kinds(self) -> Kinds {
@@ -189,7 +201,7 @@ impl Told {
                 let target = refs::target(root, reference);
                 target.map_or(Self::NOTHING, |(_, schema)| Self::by(schema, root, looks))
             }
-            Part::All(_, schema) => Self::by(schema, root, looks),
+            Part::All(_, schema) | Part::Negated(schema) => Self::by(schema, root, looks),
             Part::Options(_, schemas) => {
                 Self::any(schemas.iter().map(|schema| Self::by(schema, root, looks)))
             }

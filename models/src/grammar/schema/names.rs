@@ -7,9 +7,10 @@ use regex_automata::meta::Regex;
 use serde_json::{Map, Value};
 
 use super::keywords::{self, Keywords};
+use super::kinds::Kinds;
 use super::lost::Lost;
 use super::patterns::{Patterns, Use};
-use super::{is_everything, is_nothing, n_values, refs};
+use super::{is_everything, is_nothing, n_values, negation, refs};
 
 /// The references that are followed to the schema of names.
 const MAX_REFERENCES: usize = 8;
@@ -34,7 +35,7 @@ pub(super) fn express(
     patterns: &mut Patterns,
 ) -> Result<(), Lost> {
     let Some(schema) = keywords.remove("propertyNames") else { return Ok(()) };
-    let is_expressed = match names(&schema, root, patterns) {
+    let is_expressed = match names(&schema, root, patterns, 0) {
         Some(Names::Any) => true,
         Some(Names::Listed(names)) => list(keywords, &names),
         Some(Names::Matching(pattern)) => hold(keywords, pattern),
@@ -52,7 +53,8 @@ pub(super) fn weight(map: &Map<String, Value>, root: &Value) -> usize {
     let size = |map: &Map<String, Value>, keyword| map.get(keyword).map_or(1, n_values);
     let n_names: usize = ["enum", "const", "pattern"].into_iter().map(|keyword| size(names, keyword)).sum();
     let n_copied = n_names.saturating_mul(size(map, "additionalProperties")).min(n_names.max(MAX_VALUES));
-    n_read + keywords::weight(names) + (size(map, "properties") + n_copied) / 16
+    let negated = names.get("not").map_or(0, negation::weight);
+    n_read + keywords::weight(names) + negated + (size(map, "properties") + n_copied) / 16
 }
 
 /// Return the schema that `schema` refers to, or itself; and the cost of finding it, in values.
@@ -69,9 +71,9 @@ fn followed<'s>(schema: &'s Value, root: &'s Value) -> (Option<&'s Value>, usize
     (Some(schema), n_read)
 }
 
-/// Return the names that match `schema`, or `None` if that cannot be said.
-fn names(schema: &Value, root: &Value, patterns: &mut Patterns) -> Option<Names> {
-    let schema = followed(schema, root).0?;
+/// Return the names that match `schema`, within `depth` others; `None` if that cannot be said.
+fn names(schema: &Value, root: &Value, patterns: &mut Patterns, depth: usize) -> Option<Names> {
+    let schema = followed(schema, root).0.filter(|_| depth < MAX_REFERENCES)?;
     if is_everything(schema) {
         return Some(Names::Any);
     }
@@ -103,6 +105,10 @@ fn names(schema: &Value, root: &Value, patterns: &mut Patterns) -> Option<Names>
                 Use::Ignored => Some(Names::Any),
                 Use::Broken => None,
             }
+        }
+        () if is_only(&["not"]) => {
+            let others = negation::negated(keywords.get("not")?, Kinds::named("string"), root, patterns)?;
+            self::names(&others, root, patterns, depth + 1)
         }
         () if is_only(&["minLength", "maxLength"]) => {
             let (min, max) = (length("minLength"), length("maxLength"));

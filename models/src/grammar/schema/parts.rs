@@ -17,6 +17,8 @@ pub(super) enum Part<'k> {
     Reference(&'k str),
     /// An item of `allOf`.
     All(usize, &'k Value),
+    /// The schema of the values that `not` leaves.
+    Negated(&'k Value),
     /// The items of `anyOf` or `oneOf`.
     Options(&'k str, &'k [Value]),
     /// A demand on objects that have a property: the names of others, or a schema.
@@ -29,6 +31,7 @@ impl<'k> Part<'k> {
         match self {
             Self::Reference(_) => "$ref",
             Self::All(..) => "allOf",
+            Self::Negated(_) => "not",
             Self::Options(keyword, _) | Self::Dependent { keyword, .. } => keyword,
         }
     }
@@ -43,6 +46,7 @@ pub(super) fn parts<'k>(keywords: &'k Keywords<'_>) -> Vec<Part<'k>> {
             ("allOf", Value::Array(schemas)) => {
                 parts.extend(schemas.iter().enumerate().map(|(i, schema)| Part::All(i, schema)));
             }
+            ("not", schema) => parts.push(Part::Negated(schema)),
             ("anyOf" | "oneOf", Value::Array(schemas)) => parts.push(Part::Options(keyword, schemas)),
             (_, Value::Object(map)) if DEPENDENCIES.contains(&keyword) => {
                 for (name, needs) in map {
@@ -78,6 +82,12 @@ pub(super) struct Named {
     is_held: bool,
     /// Names of which all have to be there: one set of each list.
     demands: Vec<Vec<BTreeSet<String>>>,
+    /// The names that a keyword describes, and does not only ask for.
+    evaluated: BTreeSet<String>,
+    /// Some are described only where an option or a condition holds.
+    pub(super) is_conditional: bool,
+    /// Names that are not described are forbidden.
+    pub(super) is_strict: bool,
 }
 
 impl Named {
@@ -104,7 +114,24 @@ impl Named {
         self.is_closed |= other.is_closed;
         self.is_held |= other.is_held;
         self.demands.extend(other.demands.iter().cloned());
+        self.evaluated.extend(other.evaluated.iter().cloned());
+        self.is_conditional |= other.is_conditional;
         overlap
+    }
+
+    /// Return true if some names are described.
+    pub(super) fn evaluates(&self) -> bool {
+        self.is_open || !self.evaluated.is_empty() || !self.patterns.is_empty()
+    }
+
+    /// Forget the names that are only asked for.
+    pub(super) fn keep_evaluated(&mut self) {
+        self.names.retain(|name, _| self.evaluated.contains(name));
+    }
+
+    /// Return the names that are asked for or forbidden by what `not` leaves. It describes none.
+    fn of_negated(self) -> Self {
+        Self { names: self.names, ..Self::default() }
     }
 
     /// Return the cost of a copy, in values.
@@ -143,6 +170,7 @@ impl Named {
         let map = |keyword| keywords.get(keyword).and_then(Value::as_object);
         for (name, schema) in map("properties").into_iter().flatten() {
             named.names.insert(name.clone(), true.into());
+            named.evaluated.insert(name.clone());
             if Kinds::of(schema, root, looks).meet(Kinds::NESTED) {
                 named.nested.insert(name.clone());
             }
@@ -176,6 +204,7 @@ impl Writer<'_> {
         let named = match part {
             Part::Reference(reference) => self.named_by_reference(reference, depth)?,
             Part::All(_, schema) => self.named_by_schema(schema, depth)?,
+            Part::Negated(schema) => self.named_by_schema(schema, depth)?.of_negated(),
             Part::Options(_, schemas) => {
                 let (mut named, mut demanded) =
                     (Named { closes_itself: true, ..Named::default() }, Vec::new());
@@ -197,6 +226,7 @@ impl Writer<'_> {
                 let names = Map::from_iter([((*name).to_owned(), true.into())]);
                 let mut named = Named { names, ..Named::default() };
                 named.add(&self.named_by_schema(needs, depth)?);
+                named.is_conditional |= named.evaluates();
                 named
             }
         };
@@ -214,7 +244,9 @@ impl Writer<'_> {
         let (keywords, _) = self.plain(map)?;
         let mut named = self.named_by_keywords(&keywords);
         for part in parts(&keywords) {
-            named.add(&self.named_by_part(&part, depth + 1)?);
+            let mut of_part = self.named_by_part(&part, depth + 1)?;
+            of_part.is_conditional |= matches!(part, Part::Options(..)) && of_part.evaluates();
+            named.add(&of_part);
         }
         named.is_closed |= keywords.has("unevaluatedProperties");
         Ok(named)

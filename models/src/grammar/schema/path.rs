@@ -8,6 +8,8 @@ use core::fmt;
 pub(super) struct Path<'p> {
     outer: Option<&'p Path<'p>>,
     step: Step<'p>,
+    /// Places inside are told as this one: what is there was written for what stands here.
+    is_sealed: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -21,17 +23,26 @@ enum Step<'p> {
 impl<'p> Path<'p> {
     /// Return the place with the JSON pointer `pointer`.
     pub(super) fn new(pointer: &'p str) -> Self {
-        Self { outer: None, step: Step::Start(pointer) }
+        Self { outer: None, step: Step::Start(pointer), is_sealed: false }
     }
 
     /// Return the place of the value with the key `key`.
     pub(super) fn key(&'p self, key: &'p str) -> Self {
-        Self { outer: Some(self), step: Step::Key(key) }
+        self.inside(Step::Key(key))
     }
 
     /// Return the place of an item of a list.
     pub(super) fn index(&'p self, index: usize) -> Self {
-        Self { outer: Some(self), step: Step::Index(index) }
+        self.inside(Step::Index(index))
+    }
+
+    /// Return this place for all that is inside of it.
+    pub(super) fn sealed(self) -> Self {
+        Self { is_sealed: true, ..self }
+    }
+
+    fn inside(&'p self, step: Step<'p>) -> Self {
+        if self.is_sealed { *self } else { Self { outer: Some(self), step, is_sealed: false } }
     }
 }
 

@@ -9,7 +9,7 @@ use llguidance::derivre::RegexBuilder;
 use llguidance::{GrammarBuilder, JsonCompileOptions, panic_utils, regex_to_lark};
 use serde_json::{Value, json};
 
-use super::ecma::{self, Fault};
+use super::ecma::{self, Fault, Others};
 use super::keywords::Keywords;
 use super::lost::Lost;
 
@@ -32,6 +32,8 @@ pub(super) struct Patterns {
     uses: HashMap<String, Use>,
     /// Pairs of patterns and formats, with true where some text has both.
     fitting: HashMap<(String, String), bool>,
+    /// The texts that patterns do not match, where they can be written.
+    others: HashMap<String, Option<Others>>,
     /// The cost of reading since it was last taken, in values.
     cost: usize,
     /// The cost beyond which nothing more is read.
@@ -41,7 +43,7 @@ pub(super) struct Patterns {
 impl Patterns {
     /// Begin without any. Whoever takes a cost above `limit` has to give up.
     pub(super) fn new(limit: usize) -> Self {
-        Self { uses: HashMap::new(), fitting: HashMap::new(), cost: 0, limit }
+        Self { uses: HashMap::new(), fitting: HashMap::new(), others: HashMap::new(), cost: 0, limit }
     }
 
     /// Return the cost of what was read since the last call, in values.
@@ -62,6 +64,18 @@ impl Patterns {
         }
         let found = usable(pattern);
         self.uses.insert(pattern.to_owned(), found.clone());
+        found
+    }
+
+    /// Return the texts that `pattern` does not match; `None` if they cannot be written.
+    pub(super) fn others(&mut self, pattern: &str) -> Option<Others> {
+        let Use::Followed(written) = self.usable(pattern) else { return None };
+        if let Some(known) = self.others.get(pattern) {
+            return known.clone();
+        }
+        self.cost = self.cost.saturating_add(COST * COST);
+        let found = if self.cost > self.limit { None } else { ecma::without(&written) };
+        self.others.insert(pattern.to_owned(), found.clone());
         found
     }
 

@@ -5,13 +5,14 @@ use alloc::{borrow::ToOwned, format, rc::Rc, string::String, vec::Vec};
 use serde_json::{Map, Value, json};
 
 use super::keywords::{self, Keywords};
+use super::kinds::{Looks, Told};
 use super::lost::Lost;
 use super::patterns::{Patterns, Use};
-use super::{is_everything, is_nothing, n_values, names, shapes};
+use super::{exclusive, is_everything, is_nothing, n_values, names, negation, shapes};
 
 /// Keywords that nothing expresses, and that the library ignores or gets wrong, so that an output
 /// could break the schema.
-const UNSUPPORTED: [&str; 3] = ["not", "if", "contains"];
+const UNSUPPORTED: [&str; 2] = ["if", "contains"];
 /// The conditional keywords.
 const CONDITIONAL: [&str; 3] = ["if", "then", "else"];
 /// Keywords that can name properties.
@@ -47,11 +48,12 @@ pub(super) fn plain<'m>(
     map: &'m Map<String, Value>,
     root: &Value,
     patterns: &mut Patterns,
+    looks: &mut Looks,
 ) -> (Keywords<'m>, Option<Lost>) {
     let mut keywords = Keywords::of(map, root);
     let conditional = CONDITIONAL.map(|keyword| map.get(keyword));
     remove_void(&mut keywords);
-    let mut lost = None;
+    let mut lost = negate(&mut keywords, root, patterns, looks).err();
     for keyword in UNSUPPORTED {
         if keywords.remove(keyword).is_some() {
             lost.get_or_insert(Lost::unsupported(keyword));
@@ -61,6 +63,7 @@ pub(super) fn plain<'m>(
         }
     }
     state_required(&mut keywords);
+    exclusive::part(&mut keywords, root);
     let steps = [
         shapes::check(&mut keywords),
         express_unevaluated(&mut keywords),
@@ -80,7 +83,8 @@ pub(super) fn weight(map: &Map<String, Value>, root: &Value) -> usize {
         Some(patterns) => n_values(patterns) + map.get("additionalProperties").map_or(0, n_values),
         None => 0,
     };
-    keywords::weight(map) + names::weight(map, root) + copied / 16
+    let negated = map.get("not").map_or(0, negation::weight);
+    keywords::weight(map) + names::weight(map, root) + exclusive::weight(map) + negated + copied / 16
 }
 
 /// Return true if a schema may name properties.
@@ -103,11 +107,29 @@ fn remove_void(keywords: &mut Keywords<'_>) {
     if keywords.get("not").is_some_and(is_nothing) {
         keywords.remove("not");
     }
-    if !keywords.has("if") || is_void(keywords, "then") && is_void(keywords, "else") {
+    // A condition alone still says which properties and items are known.
+    let counts =
+        ["unevaluatedProperties", "unevaluatedItems"].into_iter().any(|keyword| !is_void(keywords, keyword));
+    let is_alone = is_void(keywords, "then") && is_void(keywords, "else");
+    if !keywords.has("if") || is_alone && !counts {
         keywords.remove("if");
     }
     keywords.remove("then");
     keywords.remove("else");
+}
+
+/// Write `not` as what its schema refuses. Types that others exclude need no look.
+fn negate(keywords: &mut Keywords<'_>, root: &Value, patterns: &mut Patterns, looks: &mut Looks) -> Step {
+    let Some(schema) = keywords.remove("not") else { return Ok(()) };
+    let kinds = Told::by_keywords(keywords, root, looks).stated();
+    match negation::negated(&schema, kinds, root, patterns) {
+        Some(negated) if is_everything(&negated) => Ok(()),
+        Some(negated) => {
+            keywords.set("not", negated);
+            Ok(())
+        }
+        None => Err(Lost::unsupported("not")),
+    }
 }
 
 /// Make `required` a list of names. In draft 3 it is a flag of each property.
@@ -138,7 +160,8 @@ fn express_unevaluated(keywords: &mut Keywords<'_>) -> Step {
     {
         let Some(schema) = keywords.remove(keyword) else { continue };
         match schema.as_ref() {
-            schema if is_everything(schema) || keywords.has(others) => {}
+            _ if keywords.has(others) => {}
+            schema if is_everything(schema) => open_others(keywords, others),
             schema if !keywords.has_parts() => keywords.set(others, schema.clone()),
             // Then the object is closed over the properties of all its parts.
             schema if is_nothing(schema) && others == "additionalProperties" => keywords.set(keyword, false),
@@ -146,6 +169,13 @@ fn express_unevaluated(keywords: &mut Keywords<'_>) -> Step {
         }
     }
     result
+}
+
+/// Say that a keyword allows all others, which schemas around this one count on.
+fn open_others(keywords: &mut Keywords<'_>, others: &'static str) {
+    if others == "additionalProperties" || keywords.has("prefixItems") || others == "additionalItems" {
+        keywords.set(others, true);
+    }
 }
 
 /// Write the patterns of `patternProperties` in the form that the library can follow. The schemas

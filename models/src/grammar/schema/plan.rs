@@ -56,6 +56,11 @@ pub(super) struct Plan {
     pub(super) is_whole: bool,
     /// The object is closed by `unevaluatedProperties`.
     is_unevaluated: bool,
+    /// Names that nothing describes are forbidden, here or by the schema around this one.
+    is_strict: bool,
+    /// Names are forbidden where nothing describes them, but some that are described only under a
+    /// condition are allowed without it.
+    pub(super) is_loose: bool,
 }
 
 impl Plan {
@@ -100,6 +105,10 @@ impl Plan {
             outside.add(named);
         }
         outside.is_closed |= self.is_unevaluated;
+        outside.is_strict = self.is_strict;
+        if self.is_strict {
+            outside.keep_evaluated();
+        }
         Some(outside)
     }
 }
@@ -129,8 +138,12 @@ impl Writer<'_> {
         for named in each.iter().filter(|_| !is_alone) {
             overlaps |= total.add(named);
         }
+        let is_strict = is_unevaluated || around.outside.is_some_and(|outside| outside.is_strict);
         let has_properties = total.has_properties;
         overlaps |= around.outside.is_some_and(|outside| total.add(outside));
+        if is_strict {
+            total.keep_evaluated();
+        }
         let is_listed = has_properties && around.closes && !total.is_open;
         let merges = if around.is_part || around.outside.is_some() {
             around.merges
@@ -147,8 +160,30 @@ impl Writer<'_> {
         let is_object = kinds.is_some_and(|kinds| kinds.are_among(Kinds::OBJECT));
         let may_leave = closes && (total.is_closed || inside.closes);
         let leaves = may_leave && !is_alone && (merges || !base.is_closed);
-        let leaves = leaves && each.iter().any(|named| named.closes_itself);
+        let is_option = |part: Option<&Part<'_>>| matches!(part, Some(Part::Options(..)));
+        let leaves = leaves
+            && each.iter().enumerate().any(|(i, named)| {
+                named.closes_itself || is_strict && is_option(parts.get(i)) && named.evaluates()
+            });
+        let is_loose = is_strict
+            && each
+                .iter()
+                .enumerate()
+                .any(|(i, named)| named.is_conditional || named.is_open && is_option(parts.get(i)));
         let is_whole = parts.is_empty();
-        Ok(Plan { base, each, total, is_alone, closes, leaves, inside, is_object, is_whole, is_unevaluated })
+        Ok(Plan {
+            base,
+            each,
+            total,
+            is_alone,
+            closes,
+            leaves,
+            inside,
+            is_object,
+            is_whole,
+            is_unevaluated,
+            is_strict,
+            is_loose,
+        })
     }
 }

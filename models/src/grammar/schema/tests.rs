@@ -219,7 +219,12 @@ fn names_of_properties_are_held() {
     check(&record(json!({"format": "uuid"})), &[r#"{"b":1}"#], &[r#"{"b":null}"#]);
     let strict = json!({"properties": {"a": {"const": 1}, "b": true}, "propertyNames": {"enum": ["a"]}});
     check(&strict, &[r#"{"a":1}"#, "{}"], &[r#"{"b":1}"#]);
-    let odd = json!({"type": "object", "propertyNames": {"not": {"const": "a"}}});
+    check(
+        &record(json!({"not": {"enum": ["a", "b"]}})),
+        &[r#"{"c":1}"#, "{}"],
+        &[r#"{"a":1}"#, r#"{"c":null}"#],
+    );
+    let odd = json!({"type": "object", "propertyNames": {"anyOf": [{"pattern": "^a"}, {"pattern": "b$"}]}});
     check_unsupported(&odd, "#/propertyNames", &json!({"type": "object"}));
 }
 

@@ -201,6 +201,9 @@ impl<'s> Writer<'s> {
         let keywords = self.keywords(map, at, around)?;
         let parts = parts(&keywords);
         let plan = self.plan(&keywords, &parts, around)?;
+        if plan.is_loose {
+            self.relaxed.add(format!("{at}"), "unevaluatedProperties");
+        }
         let is_part = |(keyword, _): (&str, &Value)| is_in_place(keyword);
         let n_base =
             usize::from(plan.closes && !plan.leaves || keywords.iter().any(|keyword| !is_part(keyword)));
@@ -241,6 +244,7 @@ impl<'s> Writer<'s> {
         let (mut keywords, lost) = self.plain(map)?;
         self.lose(lost, at)?;
         self.note_ignored(map, at);
+        self.note_counts(&keywords, at, around);
         let reference = keywords.get("$ref").and_then(Value::as_str);
         if reference.is_some_and(|reference| refs::target(self.root, reference).is_none()) {
             self.lose(Some(Lost::no_target()), at)?;
@@ -274,8 +278,18 @@ impl<'s> Writer<'s> {
         let by_patterns = patterns.any(|pattern| is_ignored(&mut self.patterns, pattern));
         let noted = [(by_names, "propertyNames"), (by_patterns, "patternProperties")];
         let noted = noted.into_iter().filter_map(|(is_noted, keyword)| is_noted.then_some(keyword));
-        for keyword in relaxation::ignored(map).into_iter().chain(noted) {
+        for keyword in relaxation::ignored(map, self.root).into_iter().chain(noted) {
             self.relaxed.add(format!("{at}"), keyword);
+        }
+    }
+
+    /// Note the bounds of the number of properties where others can name properties that are
+    /// optional.
+    fn note_counts(&mut self, keywords: &Keywords<'_>, at: &Path<'_>, around: Around<'_>) {
+        if around.is_part || around.is_joined || keywords.has_parts() {
+            for keyword in ["minProperties", "maxProperties"].into_iter().filter(|it| keywords.has(it)) {
+                self.relaxed.add(format!("{at}"), keyword);
+            }
         }
     }
 
@@ -288,7 +302,7 @@ impl<'s> Writer<'s> {
         map: &'m Map<String, Value>,
     ) -> Result<(Keywords<'m>, Option<Lost>), GrammarError> {
         self.spend(plain::weight(map, self.root))?;
-        let plain = plain(map, self.root, &mut self.patterns);
+        let plain = plain(map, self.root, &mut self.patterns, &mut self.looks);
         self.spend_patterns()?;
         Ok(plain)
     }
@@ -345,6 +359,14 @@ impl<'s> Writer<'s> {
             },
             Part::All(i, schema) => {
                 let schema = self.schema(schema, &at.key("allOf").index(*i), around)?;
+                append(written, "allOf", schema);
+            }
+            Part::Negated(schema) => {
+                // It holds to the letter, whatever the properties in it.
+                let beside = around.beside;
+                let around =
+                    Around { is_part: true, is_joined: around.is_joined, closes: false, beside, ..ALONE };
+                let schema = self.schema(schema, &at.key("not").sealed(), around)?;
                 append(written, "allOf", schema);
             }
             Part::Options(keyword, schemas) => {

@@ -1,0 +1,378 @@
+//! Schemas for the values that others refuse.
+//!
+//! `not` is written as a schema without `not`: a value breaks a schema if it breaks one of its
+//! keywords, and each keyword is broken by values of one type alone, but for those that are about
+//! types and constants. What no grammar can say stays refused: a list or an object that has to
+//! have a wrong value in any place, numbers that are no integers or no multiples, and formats.
+//!
+//! What is written here holds to the letter: an object is not closed by the properties in it.
+
+use alloc::{string::String, vec::Vec};
+
+use serde_json::{Map, Value, json};
+
+use super::ecma::Others;
+use super::excluded;
+use super::keywords::{self, Keywords};
+use super::kinds::Kinds;
+use super::patterns::Patterns;
+use super::{is_everything, is_nothing, n_values, refs};
+
+/// The schemas in one `not`, and how deep they are inside of each other.
+const MAX_SCHEMAS: usize = 400;
+const MAX_DEPTH: usize = 24;
+/// The values of all schemas that are copied.
+const MAX_COPIED: usize = 4000;
+/// The options of a `oneOf`: each pair of them is one of what breaks it.
+const MAX_PAIRED: usize = 4;
+/// Keywords that forbid values, whose opposite nothing says.
+const UNSAID: [&str; 5] = ["uniqueItems", "minContains", "maxContains", "$dynamicRef", "$recursiveRef"];
+
+/// Return a schema for the values of some types that `schema` refuses, in the schema `root`;
+/// `None` if that cannot be said.
+pub(super) fn negated(schema: &Value, kinds: Kinds, root: &Value, patterns: &mut Patterns) -> Option<Value> {
+    let mut negation = Negation { root, patterns, n_left: MAX_SCHEMAS, n_copied: 0, depth: 0 };
+    negation.schema(schema, kinds)
+}
+
+/// Return the cost of [`negated`], in values.
+pub(super) fn weight(schema: &Value) -> usize {
+    n_values(schema) / 4
+}
+
+/// Writes what a schema refuses.
+struct Negation<'s> {
+    root: &'s Value,
+    patterns: &'s mut Patterns,
+    /// The schemas that may still be looked at.
+    n_left: usize,
+    n_copied: usize,
+    /// The schemas inside of each other.
+    depth: usize,
+}
+
+/// The ways to break a schema: a value breaks it if it matches one of these.
+struct Ways {
+    kinds: Kinds,
+    options: Vec<Value>,
+}
+
+impl Ways {
+    /// Add the values that match `schema`, which says all about their type `kind`.
+    fn add(&mut self, kind: &'static str, mut schema: Value) {
+        if Kinds::named(kind).meet(self.kinds)
+            && let Value::Object(map) = &mut schema
+        {
+            map.insert("type".into(), kind.into());
+            self.options.push(schema);
+        }
+    }
+
+    /// Add values that match a schema about any types.
+    fn add_any(&mut self, schema: Value) {
+        if !is_nothing(&schema) {
+            self.options.push(schema);
+        }
+    }
+
+    fn into_schema(mut self) -> Value {
+        if self.options.iter().any(is_everything) {
+            return true.into();
+        }
+        match (self.options.pop(), self.options.is_empty()) {
+            (None, _) => false.into(),
+            (Some(only), true) => only,
+            (Some(last), false) => {
+                self.options.push(last);
+                json!({"anyOf": self.options})
+            }
+        }
+    }
+}
+
+impl Negation<'_> {
+    /// Return a schema for the values of `kinds` that `schema` refuses.
+    fn schema(&mut self, schema: &Value, kinds: Kinds) -> Option<Value> {
+        self.n_left = self.n_left.checked_sub(1)?;
+        let map = match schema {
+            schema if is_everything(schema) => return Some(false.into()),
+            schema if is_nothing(schema) => return Some(true.into()),
+            schema => schema.as_object()?,
+        };
+        if self.depth == MAX_DEPTH {
+            return None;
+        }
+        self.depth += 1;
+        let mut ways = Ways { kinds, options: Vec::new() };
+        let keywords = Keywords::of(map, self.root);
+        let is_unsaid = |keyword: &&str| map.get(*keyword).is_some_and(|value| *value != Value::Bool(false));
+        if !keywords::hides_others(map, self.root) && UNSAID.iter().any(|keyword| is_unsaid(keyword)) {
+            return None;
+        }
+        for (keyword, value) in keywords.iter() {
+            self.keyword(keyword, value, &keywords, &mut ways)?;
+        }
+        self.depth -= 1;
+        Some(ways.into_schema())
+    }
+
+    /// Add the values that break a keyword.
+    fn keyword(&mut self, keyword: &str, value: &Value, all: &Keywords<'_>, ways: &mut Ways) -> Option<()> {
+        match keyword {
+            "type" => ways.add_any(excluded::types(value, ways.kinds)?),
+            "const" => ways.add_any(excluded::values(core::slice::from_ref(value), ways.kinds)?),
+            "enum" => ways.add_any(excluded::values(value.as_array()?, ways.kinds)?),
+            "$ref" | "allOf" | "anyOf" | "oneOf" | "not" | "if" => {
+                let broken = self.parts(keyword, value, all, ways.kinds)?;
+                ways.add_any(broken);
+            }
+            "then" | "else" => {}
+            "minLength" | "maxLength" | "pattern" | "format" if !ways.kinds.meet(Kinds::named("string")) => {}
+            "pattern" => match self.patterns.others(value.as_str()?)? {
+                Others::None => {}
+                Others::Matching(pattern) => ways.add("string", json!({"pattern": pattern})),
+            },
+            "format" => return None,
+            "minLength" => less("string", "maxLength", value, ways)?,
+            "maxLength" => more("string", "minLength", value, ways)?,
+            "minItems" => less("array", "maxItems", value, ways)?,
+            "maxItems" => more("array", "minItems", value, ways)?,
+            "minProperties" => less("object", "maxProperties", value, ways)?,
+            "maxProperties" => more("object", "minProperties", value, ways)?,
+            "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf" => {
+                if ways.kinds.meet(Kinds::named("number")) {
+                    bound(keyword, value, all, ways)?;
+                }
+            }
+            "items" | "prefixItems" | "additionalItems" | "unevaluatedItems" | "contains" => {
+                if ways.kinds.meet(Kinds::named("array")) {
+                    self.items(keyword, value, all, ways)?;
+                }
+            }
+            _ if ways.kinds.meet(Kinds::OBJECT) => self.properties(keyword, value, ways)?,
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// Return the values that break schemas of the same value.
+    fn parts(&mut self, keyword: &str, value: &Value, all: &Keywords<'_>, kinds: Kinds) -> Option<Value> {
+        let schemas = value.as_array().map(Vec::as_slice).unwrap_or_default();
+        match keyword {
+            "$ref" => {
+                let (_, target) = refs::target(self.root, value.as_str()?)?;
+                self.schema(target, kinds)
+            }
+            "not" => self.copied(value),
+            "if" if all.has("then") || all.has("else") => {
+                let (holds, fails) = (self.copied(value)?, self.schema(value, kinds)?);
+                let mut ways = Ways { kinds, options: Vec::new() };
+                for (condition, keyword) in [(holds, "then"), (fails, "else")] {
+                    let Some(needed) = all.get(keyword) else { continue };
+                    ways.add_any(every(Vec::from([condition, self.schema(needed, kinds)?])));
+                }
+                Some(ways.into_schema())
+            }
+            "if" => Some(false.into()),
+            "allOf" => {
+                let mut ways = Ways { kinds, options: Vec::new() };
+                for schema in schemas {
+                    ways.add_any(self.schema(schema, kinds)?);
+                }
+                Some(ways.into_schema())
+            }
+            "anyOf" | "oneOf" => {
+                let broken: Option<Vec<Value>> = schemas.iter().map(|it| self.schema(it, kinds)).collect();
+                let mut ways = Ways { kinds, options: Vec::from([every(broken?)]) };
+                if keyword == "oneOf" {
+                    self.pair(schemas, &mut ways)?;
+                }
+                ways.options.retain(|option| !is_nothing(option));
+                Some(ways.into_schema())
+            }
+            _ => None,
+        }
+    }
+
+    /// Add the values that match two of `schemas`.
+    fn pair(&mut self, schemas: &[Value], ways: &mut Ways) -> Option<()> {
+        if schemas.len() > MAX_PAIRED {
+            return None;
+        }
+        for (i, first) in schemas.iter().enumerate() {
+            for second in schemas.iter().skip(i + 1) {
+                let both = Vec::from([self.copied(first)?, self.copied(second)?]);
+                ways.add_any(every(both));
+            }
+        }
+        Some(())
+    }
+
+    /// Return a copy of a schema.
+    fn copied(&mut self, schema: &Value) -> Option<Value> {
+        self.n_copied += n_values(schema);
+        (self.n_copied <= MAX_COPIED).then(|| schema.clone())
+    }
+
+    /// Add the lists that break a keyword about items.
+    fn items(&mut self, keyword: &str, value: &Value, all: &Keywords<'_>, ways: &mut Ways) -> Option<()> {
+        let listed = ["prefixItems", "items"].into_iter().find_map(|keyword| all.get(keyword)?.as_array());
+        let n_listed = listed.map_or(0, Vec::len);
+        match (keyword, value) {
+            // It is about what `items` says nothing of, if that is a list.
+            ("additionalItems", _) if !all.get("items").is_some_and(Value::is_array) => {}
+            ("items" | "prefixItems", Value::Array(schemas)) => {
+                for (i, schema) in schemas.iter().enumerate() {
+                    let broken = self.schema(schema, Kinds::ALL)?;
+                    let others = core::iter::repeat_n(Value::Bool(true), i);
+                    let items: Vec<Value> = others.chain([broken.clone()]).collect();
+                    if !is_nothing(&broken) {
+                        ways.add("array", json!({"prefixItems": items, "minItems": i + 1}));
+                    }
+                }
+            }
+            ("contains", schema) => match self.schema(schema, Kinds::ALL)? {
+                broken if is_nothing(&broken) => ways.add("array", json!({"maxItems": 0})),
+                broken => ways.add("array", json!({"items": broken})),
+            },
+            (_, schema) if is_everything(schema) => {}
+            ("items" | "additionalItems", schema) if is_nothing(schema) => {
+                ways.add("array", json!({"minItems": n_listed + 1}));
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Add the objects that break a keyword about properties.
+    fn properties(&mut self, keyword: &str, value: &Value, ways: &mut Ways) -> Option<()> {
+        match (keyword, value) {
+            ("required", Value::Array(names)) => {
+                for name in names {
+                    ways.add("object", lacking(name.as_str()?));
+                }
+            }
+            ("properties", Value::Object(schemas)) => {
+                for (name, schema) in schemas {
+                    let broken = self.schema(schema, Kinds::ALL)?;
+                    if !is_nothing(&broken) {
+                        let properties = Map::from_iter([(name.clone(), broken)]);
+                        ways.add("object", json!({"properties": properties, "required": [name]}));
+                    }
+                }
+            }
+            ("patternProperties", Value::Object(schemas)) if schemas.values().all(is_everything) => {}
+            ("propertyNames", schema) => self.names(schema, ways)?,
+            ("dependencies" | "dependentRequired" | "dependentSchemas", Value::Object(map)) => {
+                for (name, needs) in map {
+                    let broken = match needs {
+                        Value::Array(names) => {
+                            let names = names.iter().filter_map(Value::as_str);
+                            json!({"type": "object", "anyOf": names.map(lacking).collect::<Vec<_>>()})
+                        }
+                        schema => self.schema(schema, Kinds::OBJECT)?,
+                    };
+                    let has_name = json!({"required": [name], "type": "object"});
+                    ways.add_any(every(Vec::from([has_name, broken])));
+                }
+            }
+            (_, schema) if is_everything(schema) => {}
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Add the objects that have a name which breaks `schema`.
+    fn names(&mut self, schema: &Value, ways: &mut Ways) -> Option<()> {
+        let broken = self.schema(schema, Kinds::named("string"))?;
+        let names = match (broken.get("const"), broken.get("enum")) {
+            _ if is_nothing(&broken) => return Some(()),
+            _ if is_everything(&broken) => {
+                ways.add("object", json!({"minProperties": 1}));
+                return Some(());
+            }
+            (Some(name), None) => core::slice::from_ref(name),
+            (None, Some(Value::Array(names))) => names,
+            _ => return None,
+        };
+        // Other keywords beside the list say that only some of the names are meant.
+        let is_alone =
+            broken.as_object()?.keys().all(|keyword| ["const", "enum", "type"].contains(&keyword.as_str()));
+        if !is_alone || broken.get("type").is_some_and(|kind| kind != "string") {
+            return None;
+        }
+        for name in names.iter().filter_map(Value::as_str) {
+            ways.add("object", json!({"required": [name]}));
+        }
+        Some(())
+    }
+}
+
+/// Return the schema of objects without a property.
+fn lacking(name: &str) -> Value {
+    json!({"type": "object", "properties": Map::from_iter([(String::from(name), Value::Bool(false))])})
+}
+
+/// Return the schema of values that match all of `schemas`.
+pub(super) fn every(mut schemas: Vec<Value>) -> Value {
+    if schemas.iter().any(is_nothing) {
+        return false.into();
+    }
+    schemas.retain(|schema| !is_everything(schema));
+    match (schemas.pop(), schemas.is_empty()) {
+        (None, _) => true.into(),
+        (Some(only), true) => only,
+        (Some(last), false) => {
+            schemas.push(last);
+            json!({"allOf": schemas})
+        }
+    }
+}
+
+/// Add the values of a type that have fewer characters, items or properties than `count`.
+fn less(kind: &'static str, keyword: &str, count: &Value, ways: &mut Ways) -> Option<()> {
+    if let Some(most) = whole(count)?.checked_sub(1) {
+        ways.add(kind, Map::from_iter([(keyword.into(), most.into())]).into());
+    }
+    Some(())
+}
+
+/// Add the values of a type that have more characters, items or properties than `count`.
+fn more(kind: &'static str, keyword: &str, count: &Value, ways: &mut Ways) -> Option<()> {
+    let least = whole(count)?.checked_add(1)?;
+    ways.add(kind, Map::from_iter([(keyword.into(), least.into())]).into());
+    Some(())
+}
+
+/// Return a count that may be written as `1.0`.
+fn whole(count: &Value) -> Option<u64> {
+    let rounded = || count.as_f64().filter(|it| it.fract() == 0.0 && (0.0..=1e9).contains(it));
+    count.as_u64().or_else(|| rounded().map(|count| count as u64))
+}
+
+/// Add the numbers beyond a bound.
+fn bound(keyword: &str, value: &Value, all: &Keywords<'_>, ways: &mut Ways) -> Option<()> {
+    let (other, flag) = match keyword {
+        "minimum" => ("exclusiveMaximum", Some("exclusiveMinimum")),
+        "maximum" => ("exclusiveMinimum", Some("exclusiveMaximum")),
+        "exclusiveMinimum" => ("maximum", None),
+        "exclusiveMaximum" => ("minimum", None),
+        _ => return None,
+    };
+    // In draft 4, another keyword says that the bound is exclusive.
+    let is_exclusive = flag.is_some_and(|flag| all.get(flag) == Some(&Value::Bool(true)));
+    let other = match (is_exclusive, keyword) {
+        (true, "minimum") => "maximum",
+        (true, _) => "minimum",
+        (false, _) => other,
+    };
+    if value.is_boolean() && flag.is_none() {
+        return Some(());
+    }
+    let bound = value.is_number().then(|| value.clone())?;
+    ways.add("number", Map::from_iter([(other.into(), bound)]).into());
+    Some(())
+}
+
+#[cfg(test)]
+mod tests;

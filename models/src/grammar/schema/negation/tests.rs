@@ -1,0 +1,282 @@
+//! Schemas with `not`, compared with a validator.
+
+use alloc::{format, string::String, vec::Vec};
+
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use super::super::relaxed_schema;
+use crate::grammar::GrammarError;
+use crate::grammar::testing::compiler;
+
+/// Values of all types, with the names of properties in order.
+const VALUES: [&str; 24] = [
+    "null",
+    "true",
+    "false",
+    "0",
+    "1",
+    "2",
+    "7",
+    "-3",
+    "1.5",
+    "2.25",
+    "\"\"",
+    "\"a\"",
+    "\"b\"",
+    "\"ab\"",
+    "\"ba\"",
+    "[]",
+    "[1]",
+    "[\"a\"]",
+    "[1,\"a\"]",
+    "{}",
+    "{\"a\":1}",
+    "{\"a\":\"a\"}",
+    "{\"b\":2}",
+    "{\"a\":1,\"b\":\"b\"}",
+];
+
+/// Return true if `value` matches `schema`, to the letter.
+fn is_valid(schema: &Value, value: &Value) -> bool {
+    let all = |list: &Value, value: &Value| list.as_array().unwrap().iter().all(|it| is_valid(it, value));
+    let n_valid = |list: &Value| list.as_array().unwrap().iter().filter(|it| is_valid(it, value)).count();
+    let Value::Object(map) = schema else { return *schema == Value::Bool(true) };
+    let number = value.as_f64();
+    let n_chars = value.as_str().map(|text| text.chars().count());
+    let holds = |(keyword, given): (&String, &Value)| match keyword.as_str() {
+        "type" => match given.as_str().unwrap() {
+            "integer" => number.is_some_and(|it| it.fract() == 0.0),
+            "number" => value.is_number(),
+            "string" => value.is_string(),
+            "boolean" => value.is_boolean(),
+            "null" => value.is_null(),
+            "array" => value.is_array(),
+            _ => value.is_object(),
+        },
+        "const" => value == given,
+        "enum" => given.as_array().unwrap().contains(value),
+        "not" => !is_valid(given, value),
+        "allOf" => all(given, value),
+        "anyOf" => n_valid(given) > 0,
+        "oneOf" => n_valid(given) == 1,
+        "minimum" => number.is_none_or(|number| number >= given.as_f64().unwrap()),
+        "exclusiveMaximum" => number.is_none_or(|number| number < given.as_f64().unwrap()),
+        "minLength" => n_chars.is_none_or(|n| n as u64 >= given.as_u64().unwrap()),
+        "pattern" => value.as_str().is_none_or(|text| match given.as_str().unwrap() {
+            "^a" => text.starts_with('a'),
+            _ => text.contains('b'),
+        }),
+        "maxItems" => value.as_array().is_none_or(|list| list.len() as u64 <= given.as_u64().unwrap()),
+        "contains" => value.as_array().is_none_or(|list| list.iter().any(|item| is_valid(given, item))),
+        "required" => value.as_object().is_none_or(|object| {
+            given.as_array().unwrap().iter().all(|name| object.contains_key(name.as_str().unwrap()))
+        }),
+        "properties" => value.as_object().is_none_or(|object| {
+            object.iter().all(|(name, value)| given.get(name).is_none_or(|schema| is_valid(schema, value)))
+        }),
+        keyword => panic!("{keyword}"),
+    };
+    map.iter().all(holds)
+}
+
+fn leaf() -> impl Strategy<Value = Value> {
+    prop::sample::select(Vec::from([
+        json!(true),
+        json!({"type": "string"}),
+        json!({"type": "number"}),
+        json!({"type": "object"}),
+        json!({"type": "null"}),
+        json!({"const": 1}),
+        json!({"const": "a"}),
+        json!({"const": []}),
+        json!({"const": [1]}),
+        json!({"enum": [true, "b", 2.25, null]}),
+        json!({"minimum": 1}),
+        json!({"exclusiveMaximum": 2}),
+        json!({"minLength": 2}),
+        json!({"type": "string", "pattern": "^a"}),
+        json!({"pattern": "b"}),
+        json!({"maxItems": 1}),
+        json!({"required": ["a"]}),
+        json!({"required": ["a", "b"]}),
+    ]))
+}
+
+/// Random schemas with `not` in any place.
+fn schema() -> impl Strategy<Value = Value> {
+    leaf().prop_recursive(3, 12, 3, |inner| {
+        let list = prop::collection::vec(inner.clone(), 1..3);
+        prop_oneof![
+            3 => inner.clone().prop_map(|schema| json!({"not": schema})),
+            1 => list.clone().prop_map(|schemas| json!({"allOf": schemas})),
+            1 => list.clone().prop_map(|schemas| json!({"anyOf": schemas})),
+            1 => list.prop_map(|schemas| json!({"not": {"oneOf": schemas}})),
+            1 => inner.clone().prop_map(|schema| json!({"not": {"contains": schema}})),
+            2 => ("[ab]", inner).prop_map(|(name, schema)| {
+                json!({"not": {"properties": Map::from_iter([(name, schema)])}})
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Nothing is accepted that a schema refuses, whatever is left out is listed; and a `not` alone
+    /// refuses nothing that it leaves, if no type follows from other keywords.
+    #[test]
+    fn values_match_or_break_a_schema(schema in schema()) {
+        let written = format!("{schema}");
+        // Elsewhere, a type may follow from a keyword.
+        let is_plain = written.starts_with("{\"not\"") && written.matches("\"not\"").count() == 1
+            || !written.contains("\"properties\"") && !written.contains("{\"pattern\"");
+        let is_valid = |text| is_valid(&schema, &serde_json::from_str(text).unwrap());
+        match compiler().json_schema_value(&schema) {
+            Ok(grammar) => for text in VALUES {
+                let (is_accepted, is_valid) = (grammar.accepts(text), is_valid(text));
+                let is_listed = !grammar.relaxed().is_empty();
+                prop_assert!(is_valid || !is_accepted || is_listed, "{schema} accepts {text}");
+                // Objects have their properties in one order.
+                let is_plain = is_plain && text.matches(':').count() < 2;
+                prop_assert!(is_accepted || !is_valid || !is_plain, "{schema} refuses {text}");
+            },
+            Err(GrammarError::Schema { .. }) => {}
+            Err(error) => prop_assert!(!is_plain || !VALUES.into_iter().any(is_valid), "{schema}: {error}"),
+        }
+    }
+}
+
+fn check(schema: &Value, accepted: &[&str], refused: &[&str]) {
+    let grammar = compiler().json_schema_value(schema).unwrap_or_else(|error| panic!("{schema}: {error}"));
+    for text in accepted {
+        assert!(grammar.accepts(text), "{schema} should accept {text}");
+    }
+    for text in refused {
+        assert!(!grammar.accepts(text), "{schema} should refuse {text}");
+    }
+}
+
+#[test]
+fn constants_are_excluded() {
+    let names = json!({"type": "string", "not": {"enum": ["null", "nil", "", "Ünï\n"]}});
+    check(
+        &names,
+        &[r#""nul""#, r#""nulls""#, r#""x""#],
+        &[r#""null""#, r#""nil""#, r#""""#, r#""Ünï\n""#, "1"],
+    );
+    let numbers = json!({"type": "integer", "not": {"enum": [0, 5, -1]}});
+    check(&numbers, &["1", "4", "6", "-2", "50"], &["0", "5", "-1", "1.5"]);
+    check(&json!({"type": ["boolean", "null"], "not": {"const": false}}), &["true", "null"], &["false"]);
+    check(&json!({"not": {"type": ["object", "null"]}}), &["1", "[]"], &["{}", "null"]);
+    check(&json!({"type": ["integer", "string"], "not": {"type": "integer"}}), &["\"a\""], &["1"]);
+}
+
+#[test]
+fn texts_are_excluded() {
+    let plain = json!({"type": "string", "not": {"pattern": "[^a-z0-9]"}, "maxLength": 4});
+    check(&plain, &[r#""a1""#, r#""""#], &[r#""A""#, r#""a b""#, r#""abcde""#]);
+    let name = json!({"type": "string", "pattern": "^[a-z]+$", "not": {"anyOf": [{"const": "new"}, {"pattern": "^x"}]}});
+    check(&name, &[r#""news""#, r#""ax""#], &[r#""new""#, r#""xa""#, r#""A""#]);
+}
+
+/// A `not` names properties that may not be there, and describes none.
+#[test]
+fn properties_are_excluded() {
+    let either = json!({
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "not": {"required": ["a", "b"]},
+    });
+    check(&either, &["{}", r#"{"a":1}"#, r#"{"b":1}"#], &[r#"{"a":1,"b":1}"#, r#"{"c":1}"#]);
+    let open = json!({"type": "object", "not": {"required": ["a"]}});
+    check(&open, &["{}", r#"{"c":1}"#], &[r#"{"a":1}"#, r#"{"b":1,"a":1}"#]);
+    let kind = json!({
+        "properties": {"kind": {"type": "string"}},
+        "not": {"properties": {"kind": {"enum": ["x", "y"]}}},
+    });
+    check(&kind, &[r#"{"kind":"z"}"#], &[r#"{"kind":"x"}"#, "{}", r#"{"kind":"z","a":1}"#]);
+    let inner = json!({"properties": {"b": {"const": 1}}, "required": ["b"]});
+    let inner = json!({"required": ["a"], "not": {"properties": {"a": inner}}});
+    check(&inner, &[r#"{"a":{}}"#, r#"{"a":{"b":2,"c":3}}"#, r#"{"a":{"c":3}}"#], &[r#"{"a":{"b":1}}"#]);
+}
+
+#[test]
+fn what_a_not_asks_for_stays_unevaluated() {
+    let schema = json!({
+        "properties": {"a": {"type": "integer"}},
+        "not": {"properties": {"b": {"const": 1}}},
+        "unevaluatedProperties": false,
+    });
+    let found = compiler().json_schema_value(&schema);
+    assert!(found.is_err() || !found.unwrap().accepts(r#"{"b":2}"#));
+}
+
+#[test]
+fn references_are_followed() {
+    let schema = json!({
+        "$defs": {"color": {"enum": ["red", "blue"]}, "loop": {"not": {"$ref": "#/$defs/loop"}}},
+        "type": "string",
+        "not": {"$ref": "#/$defs/color"},
+    });
+    check(&schema, &[r#""green""#], &[r#""red""#]);
+    let mut endless = schema;
+    endless["not"] = json!({"allOf": [{"$ref": "#/not"}]});
+    assert!(matches!(compiler().json_schema_value(&endless), Err(GrammarError::Schema { .. })));
+}
+
+/// A `not` that no grammar can say is an error, and is left out where errors are not wanted.
+#[test]
+fn what_cannot_be_said_is_refused() {
+    for not in [
+        json!({"type": "integer"}),
+        json!({"items": {"type": "string"}}),
+        json!({"const": {"a": 1}}),
+        json!({"multipleOf": 3}),
+        json!({"format": "date"}),
+        json!({"uniqueItems": true}),
+        json!({"patternProperties": {"^a": false}}),
+    ] {
+        match compiler().json_schema_value(&json!({"not": not})) {
+            Err(GrammarError::Schema { pointer, .. }) => assert_eq!(pointer, "#/not", "{not}"),
+            other => panic!("{not}: {other:?}"),
+        }
+        assert_eq!(relaxed_schema(&json!({"not": not})).unwrap(), json!({}), "{not}");
+    }
+}
+
+/// `oneOf` means one of the sets of properties, and is not listed as left out.
+#[test]
+fn options_that_ask_for_properties_are_parted() {
+    let names = |names: &[&str]| json!({"required": names});
+    let mut schema = json!({
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}, "c": {"type": "integer"}},
+        "oneOf": [names(&["a", "b"]), names(&["c"])],
+    });
+    check(
+        &schema,
+        &[r#"{"c":1}"#, r#"{"a":1,"b":2}"#, r#"{"a":1,"c":1}"#],
+        &["{}", r#"{"a":1,"b":2,"c":3}"#],
+    );
+    assert!(compiler().json_schema_value(&schema).unwrap().relaxed().is_empty());
+    // All of them are demanded, so that one of them alone cannot be meant.
+    schema["required"] = json!(["a", "b", "c"]);
+    check(&schema, &[r#"{"a":1,"b":2,"c":3}"#], &["{}"]);
+    assert!(!compiler().json_schema_value(&schema).unwrap().relaxed().is_empty());
+}
+
+#[test]
+fn hostile_negations_end_soon() {
+    let start = std::time::Instant::now();
+    let words: Vec<String> = (0..5000).map(|i| format!("w{i}")).collect();
+    let deep = (0..14).fold(json!({"const": 1}), |inner, _| json!({"not": {"allOf": [inner, inner]}}));
+    let wide: Vec<Value> = (0..300).map(|i| json!({"pattern": format!("^.{{{i}}}a")})).collect();
+    let pairs: Vec<Value> =
+        (0..200).map(|i| json!({"required": [format!("a{i}"), format!("b{i}")]})).collect();
+    let nested = (0..12)
+        .fold(json!({"const": 1}), |inner, i| json!({"oneOf": [inner, {"const": i}, {"type": "null"}]}));
+    for not in [json!({"enum": words}), deep, json!({"anyOf": wide}), json!({"anyOf": pairs}), nested] {
+        _ = relaxed_schema(&json!({"not": not}));
+        _ = compiler().json_schema_value(&json!({"not": not}));
+    }
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+}

@@ -1,0 +1,91 @@
+//! `unevaluatedProperties` and `unevaluatedItems` beside parts that know more.
+
+use alloc::format;
+
+use serde_json::{Value, json};
+
+use crate::grammar::GrammarError;
+use crate::grammar::testing::compiler;
+
+/// Check which texts a schema accepts, and what is left out of it.
+fn check(schema: &Value, accepted: &[&str], refused: &[&str], left_out: &[&str]) {
+    let grammar = compiler().json_schema_value(schema).unwrap_or_else(|error| panic!("{schema}: {error}"));
+    for text in accepted {
+        assert!(grammar.accepts(text), "{schema} should accept {text}");
+    }
+    for text in refused {
+        assert!(!grammar.accepts(text), "{schema} should refuse {text}");
+    }
+    let found: alloc::vec::Vec<_> = grammar.relaxed().iter().map(|it| format!("{it}")).collect();
+    assert_eq!(found, left_out, "{schema}");
+}
+
+/// A part in which all properties are known leaves none for the schema around it.
+#[test]
+fn parts_that_know_all_properties_open_the_object() {
+    let outside = json!({
+        "properties": {"a": {"type": "string"}},
+        "allOf": [{"unevaluatedProperties": true}],
+        "unevaluatedProperties": false,
+    });
+    check(&outside, &["{}", r#"{"a":"x"}"#, r#"{"a":"x","b":1}"#], &[r#"{"a":1}"#], &[]);
+    let inside = json!({
+        "allOf": [{"properties": {"a": {"type": "string"}}, "unevaluatedProperties": true}],
+        "unevaluatedProperties": false,
+    });
+    check(&inside, &[r#"{"a":"x","b":1}"#], &[r#"{"a":1}"#], &[]);
+}
+
+/// A name that is only asked for is not described.
+#[test]
+fn names_that_are_asked_for_stay_unevaluated() {
+    let needs = json!({
+        "type": "object",
+        "properties": {"a": true},
+        "dependentRequired": {"b": ["a"]},
+        "unevaluatedProperties": false,
+    });
+    check(&needs, &["{}", r#"{"a":1}"#], &[r#"{"b":1}"#, r#"{"a":1,"b":1}"#], &[]);
+}
+
+/// Names that are described under a condition are listed.
+#[test]
+fn conditions_are_listed() {
+    let needs = json!({
+        "properties": {"a": {"type": "string"}},
+        "dependentSchemas": {"a": {"properties": {"b": {"const": "b"}}, "required": ["b"]}},
+        "unevaluatedProperties": false,
+    });
+    check(
+        &needs,
+        &["{}", r#"{"a":"x","b":"b"}"#],
+        &[r#"{"a":"x"}"#, r#"{"c":1}"#],
+        &["#/unevaluatedProperties"],
+    );
+    let options = json!({
+        "type": "object",
+        "anyOf": [
+            {"properties": {"a": {"const": 1}}, "required": ["a"]},
+            {"required": ["b"], "properties": {"b": {"const": 2}}},
+        ],
+        "unevaluatedProperties": false,
+    });
+    check(&options, &[r#"{"a":1}"#, r#"{"b":2}"#], &[r#"{"a":2,"b":2}"#, r#"{"a":1,"b":3}"#, "{}"], &[]);
+}
+
+/// A condition alone says which names and items are known.
+#[test]
+fn conditions_alone_are_refused() {
+    for (schema, wanted) in [
+        (
+            json!({"if": {"patternProperties": {"a": {"type": "string"}}}, "unevaluatedProperties": false}),
+            "#/if",
+        ),
+        (json!({"if": {"prefixItems": [{"const": "a"}]}, "unevaluatedItems": false}), "#/if"),
+    ] {
+        match compiler().json_schema_value(&schema) {
+            Err(GrammarError::Schema { pointer, .. }) => assert_eq!(pointer, wanted),
+            other => panic!("{schema}: {other:?}"),
+        }
+    }
+}
