@@ -136,7 +136,9 @@ impl Tool {
             Value::Map(entries) => {
                 let is_typed = entries.iter().any(|(key, _)| key == "type");
                 let kind = (!is_typed).then(|| ("type".to_string(), Value::from("object")));
-                Value::Map(kind.into_iter().chain(entries.iter().cloned()).collect())
+                let none = is_without_parameters(entries);
+                let closed = none.then(|| ("additionalProperties".to_string(), Value::from(false)));
+                Value::Map(kind.into_iter().chain(entries.iter().cloned()).chain(closed).collect())
             }
             _ => Value::map([("type", Value::from("object"))]),
         }
@@ -163,6 +165,18 @@ impl Tool {
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         names(Some(self.whole.as_ref().unwrap_or(&self.parameters)), 0)
     }
+}
+
+/// Return true if a schema of parameters lists none: as that of a tool, it means that there are none.
+fn is_without_parameters(entries: &[(String, Value)]) -> bool {
+    let is_silent = |key: &str, value: &Value| match key {
+        "type" | "title" | "description" | "$schema" => true,
+        "properties" => matches!(value, Value::Map(names) if names.is_empty()),
+        "required" => value.as_list().is_some_and(<[Value]>::is_empty),
+        _ => false,
+    };
+    entries.iter().any(|(key, _)| key == "properties")
+        && entries.iter().all(|(key, value)| is_silent(key, value))
 }
 
 /// Collect the schemas of a property in a schema and its parts and alternatives, within `depth`

@@ -70,7 +70,7 @@ pub(super) struct Named {
     nested: BTreeSet<String>,
     /// There are items that may be so.
     has_items: bool,
-    /// Properties are listed.
+    /// Properties are listed, and not none.
     pub(super) has_properties: bool,
     /// These are options that all list properties, so that each can be closed on its own.
     pub(super) closes_itself: bool,
@@ -122,6 +122,13 @@ impl Named {
     /// Return true if some names are described.
     pub(super) fn evaluates(&self) -> bool {
         self.is_open || !self.evaluated.is_empty() || !self.patterns.is_empty()
+    }
+
+    /// Return true if names are asked for that nothing describes: then those that are described are
+    /// not all that there are.
+    pub(super) fn asks_for_others(&self) -> bool {
+        let is_other = |name: &String| !self.evaluated.contains(name);
+        self.patterns.is_empty() && self.demands.iter().flatten().flatten().any(is_other)
     }
 
     /// Forget the names that are only asked for.
@@ -186,7 +193,7 @@ impl Named {
             named.patterns.insert(pattern.clone(), true.into());
         }
         named.has_items = keywords.has("items") || keywords.has("prefixItems");
-        named.has_properties = keywords.has("properties");
+        named.has_properties = map("properties").is_some_and(|listed| !listed.is_empty());
         named.is_closed = keywords.get("additionalProperties").is_some_and(is_nothing);
         named.is_held = keywords.has("propertyNames");
         named.is_open = keywords.has("additionalProperties") && !named.is_closed;
