@@ -106,7 +106,7 @@ impl Negation<'_> {
         let mut ways = Ways { kinds, options: Vec::new() };
         let keywords = Keywords::of(map, self.root);
         let is_unsaid = |keyword: &&str| map.get(*keyword).is_some_and(|value| *value != Value::Bool(false));
-        if !keywords::hides_others(map, self.root) && UNSAID.iter().any(|keyword| is_unsaid(keyword)) {
+        if !keywords::hides_others(map, self.root) && UNSAID.iter().any(is_unsaid) {
             return None;
         }
         for (keyword, value) in keywords.iter() {
@@ -127,7 +127,7 @@ impl Negation<'_> {
                 ways.add_any(broken);
             }
             "then" | "else" => {}
-            "minLength" | "maxLength" | "pattern" | "format" if !ways.kinds.meet(Kinds::named("string")) => {}
+            _ if !ways.kinds.meet(about(keyword)) => {}
             "pattern" => match self.patterns.others(value.as_str()?)? {
                 Others::None => {}
                 Others::Matching(pattern) => ways.add("string", json!({"pattern": pattern})),
@@ -140,17 +140,12 @@ impl Negation<'_> {
             "minProperties" => less("object", "maxProperties", value, ways)?,
             "maxProperties" => more("object", "minProperties", value, ways)?,
             "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf" => {
-                if ways.kinds.meet(Kinds::named("number")) {
-                    bound(keyword, value, all, ways)?;
-                }
+                bound(keyword, value, all, ways)?;
             }
             "items" | "prefixItems" | "additionalItems" | "unevaluatedItems" | "contains" => {
-                if ways.kinds.meet(Kinds::named("array")) {
-                    self.items(keyword, value, all, ways)?;
-                }
+                self.items(keyword, value, all, ways)?;
             }
-            _ if ways.kinds.meet(Kinds::OBJECT) => self.properties(keyword, value, ways)?,
-            _ => {}
+            _ => self.properties(keyword, value, ways)?,
         }
         Some(())
     }
@@ -306,6 +301,17 @@ impl Negation<'_> {
         }
         Some(())
     }
+}
+
+/// Return the types that a keyword is about.
+fn about(keyword: &str) -> Kinds {
+    Kinds::named(match keyword {
+        "minLength" | "maxLength" | "pattern" | "format" => "string",
+        "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf" => "number",
+        "items" | "prefixItems" | "additionalItems" | "unevaluatedItems" | "contains" | "minItems"
+        | "maxItems" => "array",
+        _ => "object",
+    })
 }
 
 /// Return the schema of objects without a property.

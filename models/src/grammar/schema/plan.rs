@@ -122,16 +122,13 @@ impl Writer<'_> {
         around: Around<'_>,
     ) -> Result<Plan, GrammarError> {
         let base = self.named_by_keywords(keywords);
-        let mut each = Vec::new();
         let is_unevaluated = keywords.has("unevaluatedProperties");
         // What these mean depends on the names in the parts, however few there are.
         let looks = is_unevaluated || parts.iter().any(|part| matches!(part, Part::Dependent { .. }));
         // Any other part that is alone needs no look into it.
-        if looks || parts.len() > 1 || !base.is_empty() || around.outside.is_some() {
-            for part in parts {
-                each.push(self.named_by_part(part, 0)?);
-            }
-        }
+        let looks_inside = looks || parts.len() > 1 || !base.is_empty() || around.outside.is_some();
+        let each = parts.iter().filter(|_| looks_inside).map(|part| self.named_by_part(part, 0));
+        let each = each.collect::<Result<Vec<_>, _>>()?;
         let n_named = each.iter().chain([&base]).filter(|named| !named.is_empty()).count();
         let is_alone = n_named <= 1 && around.outside.is_none() && !looks;
         let (mut total, mut overlaps) = (base.clone(), false);
@@ -160,16 +157,8 @@ impl Writer<'_> {
         let is_object = kinds.is_some_and(|kinds| kinds.are_among(Kinds::OBJECT));
         let may_leave = closes && (total.is_closed || inside.closes);
         let leaves = may_leave && !is_alone && (merges || !base.is_closed);
-        let is_option = |part: Option<&Part<'_>>| matches!(part, Some(Part::Options(..)));
-        let leaves = leaves
-            && each.iter().enumerate().any(|(i, named)| {
-                named.closes_itself || is_strict && is_option(parts.get(i)) && named.evaluates()
-            });
-        let is_loose = is_strict
-            && each
-                .iter()
-                .enumerate()
-                .any(|(i, named)| named.is_conditional || named.is_open && is_option(parts.get(i)));
+        let leaves = leaves && parts.iter().zip(&each).any(|(part, it)| closes_itself(part, it, is_strict));
+        let is_loose = is_strict && parts.iter().zip(&each).any(is_loose);
         let is_whole = parts.is_empty();
         Ok(Plan {
             base,
@@ -186,4 +175,15 @@ impl Writer<'_> {
             is_loose,
         })
     }
+}
+
+/// Return true if the options of a part are closed each on its own. Where only described names are
+/// allowed, all options are that describe some.
+fn closes_itself(part: &Part<'_>, named: &Named, is_strict: bool) -> bool {
+    named.closes_itself || is_strict && matches!(part, Part::Options(..)) && named.evaluates()
+}
+
+/// Return true if a part describes names under conditions that closing the object does not follow.
+fn is_loose((part, named): (&Part<'_>, &Named)) -> bool {
+    named.is_conditional || named.is_open && matches!(part, Part::Options(..))
 }

@@ -362,12 +362,7 @@ impl<'s> Writer<'s> {
                 append(written, "allOf", schema);
             }
             Part::Negated(schema) => {
-                // It holds to the letter, whatever the properties in it.
-                let beside = around.beside;
-                let around =
-                    Around { is_part: true, is_joined: around.is_joined, closes: false, beside, ..ALONE };
-                let schema = self.schema(schema, &at.key("not").sealed(), around)?;
-                append(written, "allOf", schema);
+                append(written, "allOf", self.negated(schema, at, around)?);
             }
             Part::Options(keyword, schemas) => {
                 let at = at.key(keyword);
@@ -387,6 +382,13 @@ impl<'s> Writer<'s> {
             }
         }
         Ok(())
+    }
+
+    /// Write what a `not` leaves. It holds to the letter, whatever the properties in it.
+    fn negated(&mut self, schema: &Value, at: &Path<'_>, around: Around<'_>) -> Result<Value, GrammarError> {
+        let (is_joined, beside) = (around.is_joined, around.beside);
+        let around = Around { is_part: true, is_joined, closes: false, beside, ..ALONE };
+        self.schema(schema, &at.key("not").sealed(), around)
     }
 
     /// Return the reference to a schema in the new `$defs`.
