@@ -156,12 +156,12 @@ impl Compiler {
 
     /// Compile a JSON schema.
     ///
-    /// The meaning that JSON schemas leave open is llama.cpp's: properties come in the order
-    /// of the schema, an object with `properties` has no others unless `additionalProperties` says
-    /// so, integers have at most 16 digits, and a schema without `type` takes it from its other
-    /// keywords. White space between values is at most 40 characters long. `oneOf` means `anyOf`;
-    /// `uniqueItems` and unknown formats are ignored, and bounds of the number of properties where
-    /// some are optional.
+    /// The meaning that JSON schemas leave open is llama.cpp's: properties come in the order of the
+    /// schema, an object with `properties` has no others unless it lists none or
+    /// `additionalProperties` says so, integers have at most 16 digits, and a schema without `type`
+    /// takes it from its other keywords. White space between values is at most 40 characters long.
+    /// `oneOf` means `anyOf`; `uniqueItems` and unknown formats are ignored, and bounds of the
+    /// number of properties where some are optional.
     ///
     /// Strings and names that the schema leaves open may have any character escaped (`\u00e9`). In
     /// those that it spells out (`const`, `enum`, `pattern` and names of properties), characters

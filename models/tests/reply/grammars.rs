@@ -217,6 +217,7 @@ fn open_schemas_take_any_parameters() -> Result<(), Box<dyn Error>> {
         check_schema(schema, &written)?;
     }
     let closed = written.map(|(template, text, _)| (template, text, text.contains(">\n</function>\n</tool")));
+    check_schema(r#"{"type":"object","properties":{},"required":[]}"#, &closed)?;
     check_schema(r#"{"type":"object","properties":{},"additionalProperties":false}"#, &closed)
 }
 

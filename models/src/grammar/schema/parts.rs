@@ -124,13 +124,6 @@ impl Named {
         self.is_open || !self.evaluated.is_empty() || !self.patterns.is_empty()
     }
 
-    /// Return true if names are asked for that nothing describes: then those that are described are
-    /// not all that there are.
-    pub(super) fn asks_for_others(&self) -> bool {
-        let is_other = |name: &String| !self.evaluated.contains(name);
-        self.patterns.is_empty() && self.demands.iter().flatten().flatten().any(is_other)
-    }
-
     /// Forget the names that are only asked for.
     pub(super) fn keep_evaluated(&mut self) {
         self.names.retain(|name, _| self.evaluated.contains(name));

@@ -141,7 +141,7 @@ impl Writer<'_> {
         if is_strict {
             total.keep_evaluated();
         }
-        let is_listed = has_properties && around.closes && !total.is_open && !total.asks_for_others();
+        let is_listed = has_properties && around.closes && !total.is_open;
         let merges = if around.is_part || around.outside.is_some() {
             around.merges
         } else {

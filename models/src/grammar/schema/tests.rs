@@ -201,6 +201,14 @@ fn required_properties_are_there() {
 }
 
 #[test]
+fn objects_that_list_no_properties_are_open() {
+    let none = json!({"type": "object", "properties": {}});
+    check(&none, &["{}", r#"{"a":1}"#], &["[]"]);
+    check(&json!({"properties": {"a": none}}), &["{}", r#"{"a":{"b":1}}"#], &[r#"{"a":1}"#, r#"{"b":{}}"#]);
+    check(&json!({"properties": {}, "additionalProperties": false}), &["{}"], &[r#"{"a":1}"#]);
+}
+
+#[test]
 fn names_of_properties_are_held() {
     let record = |names: Value| {
         json!({
