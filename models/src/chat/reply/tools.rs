@@ -167,7 +167,8 @@ impl Tool {
     }
 }
 
-/// Return true if a schema of parameters lists none: as that of a tool, it means that there are none.
+/// Return true if a schema of parameters lists none. As that of a tool, it means that there are
+/// none.
 fn is_without_parameters(entries: &[(String, Value)]) -> bool {
     let is_silent = |key: &str, value: &Value| match key {
         "type" | "title" | "description" | "$schema" => true,
