@@ -93,9 +93,10 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Return the counters of an engine that has ended: nothing is under way, waits or is held.
+    /// Return the counters of an engine that has ended: nothing is under way or waits. What it held
+    /// last stays.
     pub(crate) fn ended(self) -> Self {
-        Counters { n_processing: 0, n_waiting: 0, n_held: 0, ..self }
+        Counters { n_processing: 0, n_waiting: 0, ..self }
     }
 
     /// Return the counters of an engine, added to those of `earlier` ones, which have ended.

@@ -164,36 +164,37 @@ pub(crate) async fn bytes(
 ) -> Result<(Vec<u8>, Charge), ApiError> {
     let client = Client::of_request(request.extensions(), request.headers(), host)?;
     let charge = Charge::new(host.bodies(), client.owner());
-    collect(request.into_body(), charge, limit, Clock::new(host.params())).await
+    collect(request.into_body(), charge, limit, Pace::new(host.params())).await
 }
 
-/// The times that a body may take.
+/// The pace at which a body has to arrive.
 #[derive(Clone, Copy, Debug)]
-struct Clock {
-    begun: Instant,
-    /// The time between two pieces, and for all of a short body.
+struct Pace {
+    /// The moment until which the next piece has to come.
+    until: Instant,
+    /// The moment until which all of the body has to come.
+    end: Instant,
+    /// The most time between two pieces.
     between: Duration,
-    /// The most time for all of a body, however long it is.
-    most: Duration,
     /// The bytes that a long body has to bring each second.
     bytes_per_second: u32,
 }
 
-impl Clock {
+impl Pace {
     fn new(params: &ServerParams) -> Self {
-        Clock {
-            begun: Instant::now(),
-            between: params.body_timeout,
-            most: params.timeout,
-            bytes_per_second: LEAST_BYTES_PER_SECOND,
-        }
+        Pace::from(Instant::now(), params.body_timeout, params.timeout, LEAST_BYTES_PER_SECOND)
     }
 
-    /// Return the moment until which the next piece has to come, after `n_bytes` at `now`. A body
-    /// that is slower than it may be has to end, also if it never rests.
-    fn next(&self, now: Instant, n_bytes: usize) -> Instant {
-        let for_all = self.between + Duration::from_secs(n_bytes as u64) / self.bytes_per_second;
-        (self.begun + for_all.min(self.most)).min(now + self.between)
+    fn from(begun: Instant, between: Duration, most: Duration, bytes_per_second: u32) -> Self {
+        let end = begun + most;
+        Pace { until: (begun + between).min(end), end, between, bytes_per_second }
+    }
+
+    /// Give the next piece time for the bytes that have come at `now`. Bytes that came fast do not
+    /// excuse a long wait later, and a body that is too slow has to end, also if it never rests.
+    fn advance(&mut self, now: Instant, n_bytes: usize) {
+        let earned = Duration::from_secs(n_bytes as u64) / self.bytes_per_second;
+        self.until = (self.until + earned).min(now + self.between).min(self.end);
     }
 }
 
@@ -201,17 +202,17 @@ async fn collect(
     body: axum::body::Body,
     mut charge: Charge,
     limit: usize,
-    clock: Clock,
+    mut pace: Pace,
 ) -> Result<(Vec<u8>, Charge), ApiError> {
     let late = |_| ApiError::new(ErrorKind::Timeout, "the body took too long to arrive");
     let (mut bytes, mut body) = (Vec::new(), Limited::new(body, limit));
     loop {
-        let until = clock.next(Instant::now(), bytes.len());
-        let Some(frame) = timeout_at(until, body.frame()).await.map_err(late)? else { break };
+        let Some(frame) = timeout_at(pace.until, body.frame()).await.map_err(late)? else { break };
         let frame = frame.map_err(|error| refused(error.as_ref(), limit))?;
         if let Some(data) = frame.data_ref() {
             charge.grow(data.len(), bytes.len() + data.len() < LONG)?;
             bytes.extend_from_slice(data);
+            pace.advance(Instant::now(), data.len());
         }
     }
     Ok((bytes, charge))
@@ -319,13 +320,19 @@ mod tests {
     #[test]
     fn bodies_arrive_at_a_pace() {
         let [between, most] = [10, 1500].map(Duration::from_millis);
-        let clock = Clock { begun: Instant::now(), between, most, bytes_per_second: 1000 };
-        let after = |millis| clock.begun + Duration::from_millis(millis);
-        assert_eq!(clock.next(after(0), 0), after(10));
-        assert_eq!(clock.next(after(9), 0), after(10), "no bytes give no more time");
-        assert_eq!(clock.next(after(9), 5), after(15), "few bytes give little");
-        assert_eq!(clock.next(after(9), 1000), after(19), "many bytes do not excuse a pause");
-        assert_eq!(clock.next(after(1495), 9000), after(1500), "a request has to end");
+        let begun = Instant::now();
+        let after = |millis| begun + Duration::from_millis(millis);
+        let at = |pieces: &[(u64, usize)]| {
+            let mut pace = Pace::from(begun, between, most, 1000);
+            pieces.iter().for_each(|&(millis, n_bytes)| pace.advance(after(millis), n_bytes));
+            pace.until
+        };
+        assert_eq!(at(&[]), after(10));
+        assert_eq!(at(&[(9, 0)]), after(10), "no bytes give no more time");
+        assert_eq!(at(&[(9, 5)]), after(15), "few bytes give little");
+        assert_eq!(at(&[(9, 1000)]), after(19), "many bytes do not excuse a pause");
+        assert_eq!(at(&[(1, 1000), (10, 1)]), after(12), "nor do they later");
+        assert_eq!(at(&[(1495, 9000)]), after(1500), "a request has to end");
     }
 
     #[test]

@@ -11,6 +11,8 @@ use axum::response::{IntoResponse, Response};
 /// The most values of an answer that is written on the thread of all clients: some milliseconds of
 /// work.
 const MOST_VALUES: usize = 1024;
+/// The most values of an answer whose work is short: some tenths of a second.
+const MOST_SHORT: usize = 1 << 16;
 
 /// Answer with the JSON text that `write` makes, which has about `n_values` values.
 ///
@@ -21,9 +23,10 @@ pub(crate) async fn write_json(
     n_values: usize,
     write: impl FnOnce() -> String + Send + 'static,
 ) -> Result<Response, ApiError> {
+    let class = if n_values <= MOST_SHORT { Class::Short } else { Class::Long };
     let text = match n_values <= MOST_VALUES {
         true => write(),
-        false => blocking(client, Class::Long, move |_| Ok(write())).await?,
+        false => blocking(client, class, move |_| Ok(write())).await?,
     };
     Ok(json_text(text))
 }

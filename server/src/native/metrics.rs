@@ -21,19 +21,23 @@ pub(super) async fn metrics(State(host): State<Arc<Host>>) -> Result<Response, A
     }
     // Counters go on through sleep, and a look at them does not wake the model.
     let (counters, started) = (host.counters().await?, host.started());
+    let before = host.look(counters);
     let headers = [
         (CONTENT_TYPE.as_str(), "text/plain; version=0.0.4".to_owned()),
         ("Process-Start-Time-Unix", started.to_string()),
     ];
-    Ok((headers, text(&counters)).into_response())
+    Ok((headers, text(&counters, &before)).into_response())
 }
 
-/// Return a number per second; 0 without any time.
-fn rate(n: u64, time: Duration) -> f64 {
-    if time.is_zero() { 0.0 } else { n as f64 / time.as_secs_f64() }
+/// Return a number per second of the time between two looks at it; 0 without any.
+fn rate(n: [u64; 2], time: [Duration; 2]) -> f64 {
+    let ([n, n_before], [time, time_before]) = (n, time);
+    let time = time.saturating_sub(time_before).as_secs_f64();
+    if time > 0.0 { n.saturating_sub(n_before) as f64 / time } else { 0.0 }
 }
 
-fn text(counters: &Counters) -> String {
+/// Write the counters, with the rates since they were `before`.
+fn text(counters: &Counters, before: &Counters) -> String {
     let busy = match counters.n_batches {
         0 => 0.0,
         n => counters.n_slots_in_batches as f64 / n as f64,
@@ -58,14 +62,14 @@ fn text(counters: &Counters) -> String {
         (
             "prompt_tokens_seconds",
             "gauge",
-            "Average prompt throughput in tokens/s.",
-            rate(c.n_prompt, c.prompt),
+            "Average prompt throughput in tokens/s since the last scrape.",
+            rate([c.n_prompt, before.n_prompt], [c.prompt, before.prompt]),
         ),
         (
             "predicted_tokens_seconds",
             "gauge",
-            "Average generation throughput in tokens/s.",
-            rate(c.n_generated, c.generation),
+            "Average generation throughput in tokens/s since the last scrape.",
+            rate([c.n_generated, before.n_generated], [c.generation, before.generation]),
         ),
         ("requests_processing", "gauge", "Number of requests processing.", c.n_processing as f64),
         ("requests_deferred", "gauge", "Number of requests deferred.", c.n_waiting as f64),
@@ -107,7 +111,7 @@ mod tests {
 
     #[test]
     fn every_metric_has_help_and_type() {
-        let text = text(&Counters::default());
+        let text = text(&Counters::default(), &Counters::default());
         let values = text.lines().filter(|line| !line.starts_with('#'));
         for name in values.map(|line| line.split(' ').next().unwrap()) {
             assert!(text.contains(&format!("# HELP {name} ")) && text.contains(&format!("# TYPE {name} ")));
@@ -117,9 +121,23 @@ mod tests {
 
     #[test]
     fn drafts_are_counted() {
-        let text = text(&Counters { n_drafts: 2, n_drafted: 9, n_accepted: 5, ..Counters::default() });
+        let counters = Counters { n_drafts: 2, n_drafted: 9, n_accepted: 5, ..Counters::default() };
+        let text = text(&counters, &counters);
         for line in ["drafts_total 2", "draft_tokens_total 9", "accepted_tokens_total 5"] {
             assert!(text.contains(&format!("llamacpp:spec_decode_num_{line}\n")), "{line}");
+        }
+    }
+
+    #[test]
+    fn rates_are_those_since_the_last_look() {
+        let at = |n_generated, seconds| {
+            let generation = Duration::from_secs(seconds);
+            Counters { n_generated, generation, ..Counters::default() }
+        };
+        for (now, before, rate) in
+            [(at(8, 2), at(0, 0), 4), (at(8, 2), at(8, 2), 0), (at(14, 4), at(8, 2), 3)]
+        {
+            assert!(text(&now, &before).contains(&format!("llamacpp:predicted_tokens_seconds {rate}\n")));
         }
     }
 }

@@ -143,7 +143,7 @@ impl Items {
             Open::Call { name, arguments, .. } => {
                 let data = part(ended, index, json!({"name": name, "arguments": arguments}));
                 events.push(("response.function_call_arguments.done", data));
-                self.n_calls += 1;
+                self.n_calls += usize::from(status == COMPLETED);
             }
         }
         let item = item(ended, status);

@@ -27,9 +27,9 @@ pub enum Class {
 /// - Within a class owners take turns. Fresh work of one owner keeps its order. Of work that has
 ///   begun, every second turn is that of the piece which ran least: a piece that needed little more
 ///   than the time of short work does not wait for all that run for seconds, and these go on too.
-/// - Work that has begun keeps its place until it ends, and goes before fresh work of its owner.
-///   Fresh work whose owner has its share of places waits. So the number of threads and of half
-///   read requests has a bound, and all that waits gets its turn.
+/// - Work that has begun keeps its place until it ends. It takes turns with fresh work of its owner,
+///   which waits where the owner has its share of places. So the number of threads and of half read
+///   requests has a bound, and all that waits gets its turn.
 #[derive(Debug)]
 pub struct RunQueue {
     n_permits: usize,
@@ -68,6 +68,8 @@ struct Line {
     fresh: VecDeque<Sender<Permit>>,
     /// The next turn of work that has begun is that of the piece which waited longest.
     is_oldest_next: bool,
+    /// The next turn is that of fresh work, if it may begin.
+    is_fresh_next: bool,
 }
 
 impl Line {
@@ -95,6 +97,19 @@ impl Line {
         }
         None
     }
+
+    /// Take the next work, fresh work only if it `may_begin`, and whether it is fresh. Where both
+    /// wait, they take turns.
+    fn take(&mut self, may_begin: bool) -> Option<(Sender<Permit>, bool)> {
+        let has_fresh = may_begin && !self.fresh.is_empty();
+        let begun = if has_fresh && self.is_fresh_next { None } else { self.take_begun() };
+        self.is_fresh_next = begun.is_some();
+        match begun {
+            Some(waiting) => Some((waiting, false)),
+            None if may_begin => self.fresh.pop_front().map(|waiting| (waiting, true)),
+            None => None,
+        }
+    }
 }
 
 impl Turns {
@@ -114,14 +129,8 @@ impl Turns {
         for index in 0..self.0.len() {
             let (owner, line) = self.0.get_mut(index)?;
             let owner = *owner;
-            let next = match line.take_begun() {
-                Some(waiting) => Some(Next { waiting, owner, is_fresh: false }),
-                None if may_begin(owner) => {
-                    let fresh = line.fresh.pop_front();
-                    fresh.map(|waiting| Next { waiting, owner, is_fresh: true })
-                }
-                None => None,
-            };
+            let next = line.take(may_begin(owner));
+            let next = next.map(|(waiting, is_fresh)| Next { waiting, owner, is_fresh });
             if next.is_some() {
                 let served = self.0.remove(index);
                 self.0.extend(served);

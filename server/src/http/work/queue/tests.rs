@@ -135,6 +135,24 @@ fn work_that_ran_least_goes_first_every_second_time() {
 /// Random arrivals, ends and departures: the promises of the queue hold after each of them, and
 /// nothing is lost at the end.
 #[test]
+fn fresh_work_does_not_wait_for_all_that_has_begun() {
+    let queue = RunQueue::new(2, 100);
+    let _place = granted(&mut queue.enter(owner(0), Class::Short)).unwrap();
+    let running = granted(&mut queue.enter(owner(0), Class::Long)).unwrap();
+    let mut begun: Vec<_> = (0..4).map(|_| queue.enter_again(owner(0), TURN).0).collect();
+    let mut fresh = queue.enter(owner(0), Class::Long);
+    drop(running);
+    // One piece that has begun goes first, and wants another turn.
+    let permit = begun.iter_mut().find_map(granted).unwrap();
+    begun.push(queue.enter_again(owner(0), 2 * TURN).0);
+    assert!(granted(&mut fresh).is_none());
+    drop(permit);
+    let permit = granted(&mut fresh).unwrap();
+    drop(permit);
+    assert!(begun.iter_mut().find_map(granted).is_some());
+}
+
+#[test]
 fn promises_hold_whatever_happens() {
     let mut random = Random::new(40);
     for _ in 0..200 {
