@@ -144,6 +144,16 @@ pub const CASES: &[Case] = &[
         calls: &[("", "weather", OSLO_WRITTEN)],
     },
     Case {
+        template: "DSML calls>",
+        format: "deepseek-v4.1",
+        text: "<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"weather\">\n<｜DSML｜ parameter name=\"city\" string=\"true\">Oslo\
+               </｜DSML｜ parameter>\n<｜DSML｜ parameter name=\"days\" string=\"false\">3</｜DSML｜ parameter>\n\
+               </｜DSML｜ invoke>\n</｜DSML｜ calls>",
+        content: "",
+        reasoning: "",
+        calls: &[("", "weather", OSLO_WRITTEN)],
+    },
+    Case {
         template: "<|START_ACTION|> <|START_THINKING|>",
         format: "command-r7b",
         text: "<|START_THINKING|>Hm<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"weather\", \

@@ -159,7 +159,7 @@ fn check(subject: &Subject, tools: &[Value], text: &str, random: &mut Random, fa
 }
 
 /// The text that closes a call, for formats whose calls do not end with their JSON.
-const ENDS: [(&str, &str); 27] = [
+const ENDS: [(&str, &str); 28] = [
     ("apriel", "</tool_calls>"),
     ("command-r-plus", "```"),
     ("command-r7b", "<|END_ACTION|>"),
@@ -167,6 +167,7 @@ const ENDS: [(&str, &str); 27] = [
     ("deepseek-v3.1", "<｜tool▁call▁end｜>"),
     ("deepseek-v3.2", "</｜DSML｜invoke>"),
     ("deepseek-v4", "</｜DSML｜invoke>"),
+    ("deepseek-v4.1", "</｜DSML｜ invoke>"),
     ("functiongemma", "<end_function_call>"),
     ("functionary-v3.1", "</function>"),
     ("gemma-4", "<tool_call|>"),

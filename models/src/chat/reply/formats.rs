@@ -54,6 +54,7 @@ pub(super) static CALLS: &[CallFormat] = &[
     tags::KIMI_K3,
     tags::MINIMAX_M3,
     tags::MINIMAX_M2,
+    tags::DEEPSEEK_V4_1,
     tags::DEEPSEEK_V3_2,
     tags::DEEPSEEK_V4,
     literals::OLMO_3,

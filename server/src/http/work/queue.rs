@@ -27,9 +27,9 @@ pub enum Class {
 /// - Within a class owners take turns. Fresh work of one owner keeps its order. Of work that has
 ///   begun, every second turn is that of the piece which ran least: a piece that needed little more
 ///   than the time of short work does not wait for all that run for seconds, and these go on too.
-/// - Work that has begun keeps its place until it ends. It takes turns with fresh work of its owner,
-///   which waits where the owner has its share of places. So the number of threads and of half read
-///   requests has a bound, and all that waits gets its turn.
+/// - Work that has begun keeps its place until it ends. It takes turns with fresh work of its
+///   owner, which waits where the owner has its share of places. So the number of threads and of
+///   half read requests has a bound, and all that waits gets its turn.
 #[derive(Debug)]
 pub struct RunQueue {
     n_permits: usize,

@@ -41,6 +41,22 @@ const DSML_CALL: &[Part] = &[
     Part::Close("</｜DSML｜invoke>"),
 ];
 
+/// A call of DeepSeek V4.1, whose markers have a space.
+const SPACED_DSML_CALL: &[Part] = &[
+    Part::Literal("<｜DSML｜ invoke name=\""),
+    Part::Name,
+    Part::Literal("\">"),
+    Part::Tags(&Tags {
+        begin: "<｜DSML｜ parameter name=\"",
+        after_name: "\"",
+        before_value: ">",
+        end: "</｜DSML｜ parameter>",
+        attribute: Attribute::IsString,
+        ..TAGS
+    }),
+    Part::Close("</｜DSML｜ invoke>"),
+];
+
 pub(super) const MUSE_GLIMMER: CallFormat = CallFormat {
     evidence: &[&["<atem:function_calls>", "<|eom|>"]],
     syntax: CallSyntax {
@@ -160,6 +176,17 @@ pub(super) const DEEPSEEK_V4: CallFormat = CallFormat {
         name: "deepseek-v4",
         section: Some(section("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>")),
         call: DSML_CALL,
+        within_reasoning: WithinReasoning::Ends,
+        ..JSON
+    },
+};
+
+pub(super) const DEEPSEEK_V4_1: CallFormat = CallFormat {
+    evidence: &[&["DSML", " calls>"]],
+    syntax: CallSyntax {
+        name: "deepseek-v4.1",
+        section: Some(section("<｜DSML｜ calls>", "</｜DSML｜ calls>")),
+        call: SPACED_DSML_CALL,
         within_reasoning: WithinReasoning::Ends,
         ..JSON
     },
