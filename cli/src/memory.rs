@@ -223,7 +223,7 @@ mod tests {
         let params = Params::default().n_ctx(1024);
         let left = |n| left_for_conversations(&model, &params, n);
         // A system that reports its memory gives less of it beside more requests.
-        let is_less = |(one, many)| one == 0 || many < one && one < u64::MAX;
+        let is_less = |(one, many): (u64, u64)| one == 0 || many < one && one < u64::MAX;
         assert!(left(1).zip(left(64)).is_none_or(is_less));
     }
 

@@ -64,6 +64,10 @@ fn evaluate(model: &Model, set: &AdapterSet) {
     let params = Params::default().n_ctx(32).n_threads(1);
     let mut ctx = Context::new(model, params).expect("a small context fits");
     let seq = ctx.sequence_with(set).expect("the set is of this model");
-    ctx.append(seq, &[Token(5), Token(6), Token(7)]).expect("there is room for three tokens");
+    match ctx.append(seq, &[Token(5), Token(6), Token(7)]) {
+        // Values of an adapter can be as large as floats are.
+        Ok(_) | Err(Error::NotFinite(_)) => {}
+        Err(error) => panic!("there is room for three tokens: {error}"),
+    }
     let _ = set.to_string();
 }
