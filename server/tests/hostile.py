@@ -127,6 +127,8 @@ class Bodies:
                 {"patternProperties": {f"^a{i}.*x$": {} for i in range(r.randrange(10, 300))}},
                 nested_schema(r.randrange(2, 60), "anyOf", lambda schema: [schema, {"type": "null"}, schema][:2]),
                 {"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"items": {"$ref": "#/$defs/a"}}]}}, "$ref": "#/$defs/a"},
+                {"not": {"const": [1] * r.randrange(90_000)}},
+                {"not": {"prefixItems": [{"type": "null"}] * r.randrange(30_000)}},
                 {"type": "integer", "minimum": -(10 ** r.randrange(1, 18)), "maximum": 10 ** r.randrange(1, 18), "multipleOf": 7},
             ]
         )

@@ -19,6 +19,7 @@
 //! becomes what it leads to, since the library could not join the two where they are inside of each
 //! other, and only the object as a whole is closed.
 
+mod copies;
 mod ecma;
 mod excluded;
 mod exclusive;

@@ -4,6 +4,7 @@ use alloc::{vec, vec::Vec};
 
 use serde_json::{Number, Value, json};
 
+use super::copies::Copies;
 use super::kinds::Kinds;
 use super::{ecma, negation};
 
@@ -47,8 +48,8 @@ fn of_kinds(kinds: Kinds) -> Option<Value> {
 }
 
 /// Return a schema for the values of `kinds` that are none of `values`; `None` if that cannot be
-/// said.
-pub(super) fn values(values: &[Value], kinds: Kinds) -> Option<Value> {
+/// said, or only by more values than `copies` has left.
+pub(super) fn values(values: &[Value], kinds: Kinds, copies: &mut Copies) -> Option<Value> {
     if values.len() > MAX_VALUES {
         return None;
     }
@@ -69,7 +70,7 @@ pub(super) fn values(values: &[Value], kinds: Kinds) -> Option<Value> {
     }
     if told.meet(Kinds::named("array")) {
         let lists = values.iter().filter_map(|value| value.as_array());
-        let others: Option<Vec<Value>> = lists.map(|list| other_lists(list)).collect();
+        let others: Option<Vec<Value>> = lists.map(|list| other_lists(list, copies)).collect();
         options.push(negation::every(others?));
     }
     if told.meet(Kinds::OBJECT) {
@@ -123,15 +124,14 @@ fn plain_number(number: f64) -> Option<Number> {
 }
 
 /// Return a schema for all lists but one; `None` if that cannot be said.
-fn other_lists(list: &[Value]) -> Option<Value> {
+fn other_lists(list: &[Value], copies: &mut Copies) -> Option<Value> {
     let mut options = vec![json!({"type": "array", "minItems": list.len() + 1})];
     if let Some(most) = list.len().checked_sub(1) {
         options.push(json!({"type": "array", "maxItems": most}));
     }
     for (i, value) in list.iter().enumerate() {
-        let others = core::iter::repeat_n(Value::Bool(true), i);
-        let items: Vec<Value> = others.chain([values(core::slice::from_ref(value), Kinds::ALL)?]).collect();
-        options.push(json!({"type": "array", "prefixItems": items, "minItems": i + 1}));
+        let other = values(core::slice::from_ref(value), Kinds::ALL, copies)?;
+        options.push(copies.with_item(i, other)?);
     }
     Some(json!({"anyOf": options}))
 }

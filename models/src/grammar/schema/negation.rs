@@ -11,6 +11,7 @@ use alloc::{string::String, vec::Vec};
 
 use serde_json::{Map, Value, json};
 
+use super::copies::Copies;
 use super::ecma::Others;
 use super::excluded;
 use super::keywords::{self, Keywords};
@@ -31,7 +32,8 @@ const UNSAID: [&str; 5] = ["uniqueItems", "minContains", "maxContains", "$dynami
 /// Return a schema for the values of some types that `schema` refuses, in the schema `root`;
 /// `None` if that cannot be said.
 pub(super) fn negated(schema: &Value, kinds: Kinds, root: &Value, patterns: &mut Patterns) -> Option<Value> {
-    let mut negation = Negation { root, patterns, n_left: MAX_SCHEMAS, n_copied: 0, depth: 0 };
+    let copies = Copies::new(MAX_COPIED);
+    let mut negation = Negation { root, patterns, n_left: MAX_SCHEMAS, copies, depth: 0 };
     negation.schema(schema, kinds)
 }
 
@@ -46,7 +48,7 @@ struct Negation<'s> {
     patterns: &'s mut Patterns,
     /// The schemas that may still be looked at.
     n_left: usize,
-    n_copied: usize,
+    copies: Copies,
     /// The schemas inside of each other.
     depth: usize,
 }
@@ -120,8 +122,10 @@ impl Negation<'_> {
     fn keyword(&mut self, keyword: &str, value: &Value, all: &Keywords<'_>, ways: &mut Ways) -> Option<()> {
         match keyword {
             "type" => ways.add_any(excluded::types(value, ways.kinds)?),
-            "const" => ways.add_any(excluded::values(core::slice::from_ref(value), ways.kinds)?),
-            "enum" => ways.add_any(excluded::values(value.as_array()?, ways.kinds)?),
+            "const" => {
+                ways.add_any(self.excluded(core::slice::from_ref(value), ways.kinds)?);
+            }
+            "enum" => ways.add_any(self.excluded(value.as_array()?, ways.kinds)?),
             "$ref" | "allOf" | "anyOf" | "oneOf" | "not" | "if" => {
                 let broken = self.parts(keyword, value, all, ways.kinds)?;
                 ways.add_any(broken);
@@ -158,9 +162,9 @@ impl Negation<'_> {
                 let (_, target) = refs::target(self.root, value.as_str()?)?;
                 self.schema(target, kinds)
             }
-            "not" => self.copied(value),
+            "not" => self.copies.copied(value),
             "if" if all.has("then") || all.has("else") => {
-                let (holds, fails) = (self.copied(value)?, self.schema(value, kinds)?);
+                let (holds, fails) = (self.copies.copied(value)?, self.schema(value, kinds)?);
                 let mut ways = Ways { kinds, options: Vec::new() };
                 for (condition, keyword) in [(holds, "then"), (fails, "else")] {
                     let Some(needed) = all.get(keyword) else { continue };
@@ -196,17 +200,16 @@ impl Negation<'_> {
         }
         for (i, first) in schemas.iter().enumerate() {
             for second in schemas.iter().skip(i + 1) {
-                let both = Vec::from([self.copied(first)?, self.copied(second)?]);
+                let both = Vec::from([self.copies.copied(first)?, self.copies.copied(second)?]);
                 ways.add_any(every(both));
             }
         }
         Some(())
     }
 
-    /// Return a copy of a schema.
-    fn copied(&mut self, schema: &Value) -> Option<Value> {
-        self.n_copied += n_values(schema);
-        (self.n_copied <= MAX_COPIED).then(|| schema.clone())
+    /// Return a schema for the values of `kinds` that are none of `values`.
+    fn excluded(&mut self, values: &[Value], kinds: Kinds) -> Option<Value> {
+        excluded::values(values, kinds, &mut self.copies)
     }
 
     /// Add the lists that break a keyword about items.
@@ -219,10 +222,8 @@ impl Negation<'_> {
             ("items" | "prefixItems", Value::Array(schemas)) => {
                 for (i, schema) in schemas.iter().enumerate() {
                     let broken = self.schema(schema, Kinds::ALL)?;
-                    let others = core::iter::repeat_n(Value::Bool(true), i);
-                    let items: Vec<Value> = others.chain([broken.clone()]).collect();
                     if !is_nothing(&broken) {
-                        ways.add("array", json!({"prefixItems": items, "minItems": i + 1}));
+                        ways.add("array", self.copies.with_item(i, broken)?);
                     }
                 }
             }

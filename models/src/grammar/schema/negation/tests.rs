@@ -1,6 +1,6 @@
 //! Schemas with `not`, compared with a validator.
 
-use alloc::{format, string::String, vec::Vec};
+use alloc::{format, string::String, vec, vec::Vec};
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -274,7 +274,24 @@ fn hostile_negations_end_soon() {
         (0..200).map(|i| json!({"required": [format!("a{i}"), format!("b{i}")]})).collect();
     let nested = (0..12)
         .fold(json!({"const": 1}), |inner, i| json!({"oneOf": [inner, {"const": i}, {"type": "null"}]}));
-    for not in [json!({"enum": words}), deep, json!({"anyOf": wide}), json!({"anyOf": pairs}), nested] {
+    let list = vec![1; 90_000];
+    let lists: Vec<Value> = (0..400).map(|i| json!(vec![i; 200])).collect();
+    let mut last = vec![json!(true); 300];
+    last.push(json!({"type": "null"}));
+    let hostile = [
+        json!({"enum": words}),
+        deep,
+        json!({"anyOf": wide}),
+        json!({"anyOf": pairs}),
+        nested,
+        // Each place of a list is an option, with all places before it.
+        json!({"const": list}),
+        json!({"const": [[list]]}),
+        json!({"enum": lists}),
+        json!({"prefixItems": vec![json!({"type": "null"}); 90_000]}),
+        json!({"anyOf": vec![json!({"items": last}); 300]}),
+    ];
+    for not in hostile {
         _ = relaxed_schema(&json!({"not": not}));
         _ = compiler().json_schema_value(&json!({"not": not}));
     }
