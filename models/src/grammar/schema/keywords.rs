@@ -109,6 +109,12 @@ impl<'m> Keywords<'m> {
         self.0.iter().any(|(key, _)| is_in_place(key))
     }
 
+    /// Return true if other schemas tell more of the same value than a `not`, which takes nothing
+    /// for granted.
+    pub(super) fn has_telling_parts(&self) -> bool {
+        self.0.iter().any(|(key, _)| is_in_place(key) && *key != "not")
+    }
+
     /// Return the keywords that are no parts.
     pub(super) fn without_parts(&self) -> Keywords<'_> {
         let own = self.0.iter().filter(|(key, _)| !is_in_place(key));

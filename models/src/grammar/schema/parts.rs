@@ -129,9 +129,12 @@ impl Named {
         self.names.retain(|name, _| self.evaluated.contains(name));
     }
 
-    /// Return the names that are asked for or forbidden by what `not` leaves. It describes none.
+    /// Return the names that what `not` leaves asks for in any case. It describes none, and those
+    /// that it forbids are no reason to allow them.
     fn of_negated(self) -> Self {
-        Self { names: self.names, ..Self::default() }
+        let demanded = self.demanded();
+        let names = self.names.into_iter().filter(|(name, _)| demanded.contains(name)).collect();
+        Self { names, ..Self::default() }
     }
 
     /// Return the cost of a copy, in values.

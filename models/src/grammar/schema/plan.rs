@@ -52,7 +52,7 @@ pub(super) struct Plan {
     pub(super) inside: Around<'static>,
     /// Only objects match.
     pub(super) is_object: bool,
-    /// There are no parts.
+    /// No other schemas than those of a `not` describe the same value.
     pub(super) is_whole: bool,
     /// The object is closed by `unevaluatedProperties`.
     is_unevaluated: bool,
@@ -159,7 +159,7 @@ impl Writer<'_> {
         let leaves = may_leave && !is_alone && (merges || !base.is_closed);
         let leaves = leaves && parts.iter().zip(&each).any(|(part, it)| closes_itself(part, it, is_strict));
         let is_loose = is_strict && parts.iter().zip(&each).any(is_loose);
-        let is_whole = parts.is_empty();
+        let is_whole = parts.iter().all(|part| matches!(part, Part::Negated(_)));
         Ok(Plan {
             base,
             each,

@@ -73,6 +73,20 @@ fn conditions_are_listed() {
     check(&options, &[r#"{"a":1}"#, r#"{"b":2}"#], &[r#"{"a":2,"b":2}"#, r#"{"a":1,"b":3}"#, "{}"], &[]);
 }
 
+/// An option that describes nothing allows only what is described beside it.
+#[test]
+fn options_of_anything_are_closed() {
+    for anything in [json!(true), json!({}), json!({"title": "x"})] {
+        let schema = json!({
+            "type": "object",
+            "properties": {"b": {"type": "integer"}},
+            "anyOf": [anything, {"properties": {"a": {"type": "integer"}}}],
+            "unevaluatedProperties": false,
+        });
+        check(&schema, &["{}", r#"{"b":1}"#, r#"{"a":1}"#], &[r#"{"c":1}"#, r#"{"b":1,"c":1}"#], &[]);
+    }
+}
+
 /// A condition alone says which names and items are known.
 #[test]
 fn conditions_alone_are_refused() {

@@ -174,6 +174,8 @@ impl<'s> Writer<'s> {
         self.spend(1)?;
         match schema {
             schema if is_nothing(schema) => Ok(false.into()),
+            // The object is closed in it, as in the options beside it.
+            Value::Bool(_) if around.outside.is_some() => Ok(self.map(&Map::new(), at, around)?.into()),
             Value::Bool(_) => Ok(schema.clone()),
             Value::Object(_) if self.depth == MAX_LEVELS => {
                 let (what, found) = ("levels of nesting", MAX_LEVELS + 1);
@@ -253,7 +255,7 @@ impl<'s> Writer<'s> {
         if let Some(kind) = keywords.inferred_type().filter(|kind| around.beside.leaves(kind)) {
             keywords.set("type", kind);
         }
-        let is_whole = !keywords.has_parts() && !around.is_part;
+        let is_whole = !keywords.has_telling_parts() && !around.is_part;
         self.lose(numbers::bound(&mut keywords, is_whole).err().map(Lost::unsupported), at)?;
         let checked = self.patterns.check(&mut keywords);
         self.spend_patterns()?;

@@ -172,6 +172,20 @@ fn constants_are_excluded() {
     check(&json!({"type": ["integer", "string"], "not": {"type": "integer"}}), &["\"a\""], &["1"]);
 }
 
+/// What follows from keywords alone follows beside a `not` too.
+#[test]
+fn bounds_stay_beside_a_not() {
+    let long = "1234567890123456";
+    let number = json!({"type": "integer", "not": {"const": 5}});
+    check(&number, &["4", long, &format!("-{long}")], &["5", &format!("{long}7"), &format!("-{long}7")]);
+    let pair = json!({
+        "type": "array",
+        "prefixItems": [{"type": "integer"}, {"type": "integer"}],
+        "not": {"const": [1, 2]},
+    });
+    check(&pair, &["[2,2]", "[1,1]"], &["[1,2]", "[2]", "[]", "[2,2,2]"]);
+}
+
 #[test]
 fn texts_are_excluded() {
     let plain = json!({"type": "string", "not": {"pattern": "[^a-z0-9]"}, "maxLength": 4});
@@ -188,6 +202,10 @@ fn properties_are_excluded() {
         "not": {"required": ["a", "b"]},
     });
     check(&either, &["{}", r#"{"a":1}"#, r#"{"b":1}"#], &[r#"{"a":1,"b":1}"#, r#"{"c":1}"#]);
+    let listed = json!({"properties": {"a": {"type": "integer"}}, "not": {"required": ["x", "y"]}});
+    check(&listed, &["{}", r#"{"a":1}"#], &[r#"{"x":1}"#, r#"{"y":1}"#, r#"{"a":1,"x":1}"#]);
+    let asked = json!({"properties": {"a": {"type": "integer"}}, "not": {"not": {"required": ["x"]}}});
+    check(&asked, &[r#"{"x":1}"#, r#"{"a":1,"x":1}"#], &["{}", r#"{"a":1}"#, r#"{"x":1,"y":1}"#]);
     let open = json!({"type": "object", "not": {"required": ["a"]}});
     check(&open, &["{}", r#"{"c":1}"#], &[r#"{"a":1}"#, r#"{"b":1,"a":1}"#]);
     let kind = json!({
