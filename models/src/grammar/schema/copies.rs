@@ -13,6 +13,11 @@ impl Copies {
         Self(limit)
     }
 
+    /// Return the values that are left.
+    pub(super) fn n_left(&self) -> usize {
+        self.0
+    }
+
     /// Count `n` values; `None` if they are too many.
     pub(super) fn take(&mut self, n: usize) -> Option<()> {
         self.0 = self.0.checked_sub(n)?;

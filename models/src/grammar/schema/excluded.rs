@@ -5,17 +5,14 @@ use alloc::{vec, vec::Vec};
 use serde_json::{Number, Value, json};
 
 use super::copies::Copies;
-use super::kinds::Kinds;
+use super::kinds::{Kinds, OTHER_TYPES};
+use super::numbers::EXACT_END;
 use super::{ecma, negation};
 
 /// The constants that are told apart from others.
 const MAX_VALUES: usize = 500;
 /// The numbers among them, each of which parts what is left.
 const MAX_NUMBERS: usize = 24;
-/// The end of the integers that `f64` has all of.
-const EXACT_END: f64 = 9_007_199_254_740_992.0;
-/// The names of types whose values are no numbers.
-const OTHER_TYPES: [&str; 5] = ["null", "boolean", "string", "array", "object"];
 
 /// Return a schema for the values of `kinds` that are of none of the types that the keyword `type`
 /// names; `None` if that cannot be said.
@@ -81,12 +78,7 @@ pub(super) fn values(values: &[Value], kinds: Kinds, copies: &mut Copies) -> Opt
         }
         options.push(json!({"type": "object", "minProperties": 1}));
     }
-    options.retain(|option| *option != Value::Bool(false));
-    Some(match options.as_slice() {
-        [] => false.into(),
-        [only] => only.clone(),
-        _ => json!({"anyOf": options}),
-    })
+    Some(negation::any(options))
 }
 
 /// Return the type of a value, with all numbers if it is one.

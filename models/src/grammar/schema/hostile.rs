@@ -69,6 +69,16 @@ fn listed_names_are_not_copied_often() {
 }
 
 #[test]
+fn what_a_not_refers_to_is_not_read_often() {
+    let long = json!({"allOf": vec![json!({"type": "string", "minLength": 3}); 390]});
+    let names = json!({"required": vec!["a"; 50_000]});
+    for big in [long, names] {
+        let parts = vec![json!({"$ref": "#/n"}); 20_000];
+        check_too_large(&json!({"n": {"not": {"$ref": "#/big"}}, "big": big, "allOf": parts}));
+    }
+}
+
+#[test]
 fn parts_that_are_closed_are_compared_once() {
     let closed = json!({"properties": {"a": true}, "required": ["a"], "additionalProperties": false});
     let schema = json!({"a": closed, "allOf": vec![json!({"$ref": "#/a"}); 15_000]});

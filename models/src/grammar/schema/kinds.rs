@@ -8,6 +8,9 @@ use super::keywords::{self, Keywords};
 use super::parts::Part;
 use super::{MAX_DEPTH, refs};
 
+/// The names of types whose values are no numbers.
+pub(super) const OTHER_TYPES: [&str; 5] = ["null", "boolean", "string", "array", "object"];
+
 /// The schemas that are still looked at for the types of their values.
 pub(super) struct Looks {
     n_left: usize,

@@ -1,9 +1,9 @@
 //! Schemas for the values that others refuse.
 //!
-//! `not` is written as a schema without `not`: a value breaks a schema if it breaks one of its
-//! keywords, and each keyword is broken by values of one type alone, but for those that are about
-//! types and constants. What no grammar can say stays refused: a list or an object that has to
-//! have a wrong value in any place, numbers that are no integers or no multiples, and formats.
+//! `not` is written as a schema without `not`. A value breaks a schema if it breaks one of its
+//! keywords. Most keywords say something about one type, so that only values of this type break
+//! them. What no grammar can say stays refused: a list or an object that has to have a wrong value
+//! in any place, numbers that are no integers or no multiples, and formats.
 //!
 //! What is written here holds to the letter: an object is not closed by the properties in it.
 
@@ -17,7 +17,7 @@ use super::excluded;
 use super::keywords::{self, Keywords};
 use super::kinds::Kinds;
 use super::patterns::Patterns;
-use super::{is_everything, is_nothing, n_values, refs};
+use super::{is_everything, is_nothing, n_values, numbers, plain, refs, shapes};
 
 /// The schemas in one `not`, and how deep they are inside of each other.
 const MAX_SCHEMAS: usize = 400;
@@ -26,18 +26,21 @@ const MAX_DEPTH: usize = 24;
 const MAX_COPIED: usize = 4000;
 /// The options of a `oneOf`: each pair of them is one of what breaks it.
 const MAX_PAIRED: usize = 4;
-/// Keywords that forbid values, whose opposite nothing says.
+/// Keywords that forbid values. No other keyword says the opposite.
 const UNSAID: [&str; 5] = ["uniqueItems", "minContains", "maxContains", "$dynamicRef", "$recursiveRef"];
 
-/// Return a schema for the values of some types that `schema` refuses, in the schema `root`;
-/// `None` if that cannot be said.
+/// Return a schema for those values of the types `kinds` that `schema` refuses; `None` if that
+/// cannot be said. References in it lead into the schema `root`.
 pub(super) fn negated(schema: &Value, kinds: Kinds, root: &Value, patterns: &mut Patterns) -> Option<Value> {
     let copies = Copies::new(MAX_COPIED);
     let mut negation = Negation { root, patterns, n_left: MAX_SCHEMAS, copies, depth: 0 };
-    negation.schema(schema, kinds)
+    let found = negation.schema(schema, kinds);
+    let n_copied = MAX_COPIED - negation.copies.n_left();
+    patterns.charge(n_copied)?;
+    found
 }
 
-/// Return the cost of [`negated`], in values.
+/// Return the cost of [`negated`], in values, without that of what references lead to.
 pub(super) fn weight(schema: &Value) -> usize {
     n_values(schema) / 4
 }
@@ -72,23 +75,7 @@ impl Ways {
 
     /// Add values that match a schema about any types.
     fn add_any(&mut self, schema: Value) {
-        if !is_nothing(&schema) {
-            self.options.push(schema);
-        }
-    }
-
-    fn into_schema(mut self) -> Value {
-        if self.options.iter().any(is_everything) {
-            return true.into();
-        }
-        match (self.options.pop(), self.options.is_empty()) {
-            (None, _) => false.into(),
-            (Some(only), true) => only,
-            (Some(last), false) => {
-                self.options.push(last);
-                json!({"anyOf": self.options})
-            }
-        }
+        self.options.push(schema);
     }
 }
 
@@ -106,16 +93,27 @@ impl Negation<'_> {
         }
         self.depth += 1;
         let mut ways = Ways { kinds, options: Vec::new() };
-        let keywords = Keywords::of(map, self.root);
-        let is_unsaid = |keyword: &&str| map.get(*keyword).is_some_and(|value| *value != Value::Bool(false));
-        if !keywords::hides_others(map, self.root) && UNSAID.iter().any(is_unsaid) {
-            return None;
-        }
+        let keywords = self.keywords(map)?;
         for (keyword, value) in keywords.iter() {
             self.keyword(keyword, value, &keywords, &mut ways)?;
         }
         self.depth -= 1;
-        Some(ways.into_schema())
+        Some(any(ways.options))
+    }
+
+    /// Return the keywords of a schema in their plain forms; `None` if one of them has a value of
+    /// the wrong kind, or none says its opposite.
+    fn keywords<'m>(&mut self, map: &'m Map<String, Value>) -> Option<Keywords<'m>> {
+        let n_named = map.get("properties").and_then(Value::as_object).map_or(0, Map::len);
+        self.patterns.charge(1 + keywords::weight(map) + n_named / 16)?;
+        let is_unsaid = |keyword: &&str| map.get(*keyword).is_some_and(|value| *value != Value::Bool(false));
+        if !keywords::hides_others(map, self.root) && UNSAID.iter().any(is_unsaid) {
+            return None;
+        }
+        let mut keywords = Keywords::of(map, self.root);
+        shapes::check(&mut keywords).ok()?;
+        numbers::split_flags(&mut keywords);
+        plain::state_required(&mut keywords).then_some(keywords)
     }
 
     /// Add the values that break a keyword.
@@ -144,7 +142,7 @@ impl Negation<'_> {
             "minProperties" => less("object", "maxProperties", value, ways)?,
             "maxProperties" => more("object", "minProperties", value, ways)?,
             "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf" => {
-                bound(keyword, value, all, ways)?;
+                bound(keyword, value, ways)?;
             }
             "items" | "prefixItems" | "additionalItems" | "unevaluatedItems" | "contains" => {
                 self.items(keyword, value, all, ways)?;
@@ -156,59 +154,63 @@ impl Negation<'_> {
 
     /// Return the values that break schemas of the same value.
     fn parts(&mut self, keyword: &str, value: &Value, all: &Keywords<'_>, kinds: Kinds) -> Option<Value> {
-        let schemas = value.as_array().map(Vec::as_slice).unwrap_or_default();
         match keyword {
             "$ref" => {
                 let (_, target) = refs::target(self.root, value.as_str()?)?;
                 self.schema(target, kinds)
             }
             "not" => self.copies.copied(value),
-            "if" if all.has("then") || all.has("else") => {
-                let (holds, fails) = (self.copies.copied(value)?, self.schema(value, kinds)?);
-                let mut ways = Ways { kinds, options: Vec::new() };
-                for (condition, keyword) in [(holds, "then"), (fails, "else")] {
-                    let Some(needed) = all.get(keyword) else { continue };
-                    ways.add_any(every(Vec::from([condition, self.schema(needed, kinds)?])));
-                }
-                Some(ways.into_schema())
-            }
-            "if" => Some(false.into()),
-            "allOf" => {
-                let mut ways = Ways { kinds, options: Vec::new() };
-                for schema in schemas {
-                    ways.add_any(self.schema(schema, kinds)?);
-                }
-                Some(ways.into_schema())
-            }
-            "anyOf" | "oneOf" => {
+            "if" => self.conditional(value, all, kinds),
+            _ => {
+                let schemas = value.as_array()?;
                 let broken: Option<Vec<Value>> = schemas.iter().map(|it| self.schema(it, kinds)).collect();
-                let mut ways = Ways { kinds, options: Vec::from([every(broken?)]) };
-                if keyword == "oneOf" {
-                    self.pair(schemas, &mut ways)?;
+                match keyword {
+                    "allOf" => Some(any(broken?)),
+                    "anyOf" => Some(every(broken?)),
+                    _ => {
+                        let pairs = self.pairs(schemas)?;
+                        Some(any([every(broken?)].into_iter().chain(pairs).collect()))
+                    }
                 }
-                ways.options.retain(|option| !is_nothing(option));
-                Some(ways.into_schema())
             }
-            _ => None,
         }
     }
 
-    /// Add the values that match two of `schemas`.
-    fn pair(&mut self, schemas: &[Value], ways: &mut Ways) -> Option<()> {
+    /// Return the values that break what holds under a condition. Only what is asked for where the
+    /// condition fails needs the values that fail it.
+    fn conditional(&mut self, condition: &Value, all: &Keywords<'_>, kinds: Kinds) -> Option<Value> {
+        let mut options = Vec::new();
+        if let Some(needed) = all.get("then").filter(|it| !is_everything(it)) {
+            let holds = self.copies.copied(condition)?;
+            options.push(every(Vec::from([holds, self.schema(needed, kinds)?])));
+        }
+        if let Some(needed) = all.get("else").filter(|it| !is_everything(it)) {
+            let fails = self.schema(condition, kinds)?;
+            options.push(every(Vec::from([fails, self.schema(needed, kinds)?])));
+        }
+        Some(any(options))
+    }
+
+    /// Return the values that match two of `schemas`, for each pair of them.
+    fn pairs(&mut self, schemas: &[Value]) -> Option<Vec<Value>> {
         if schemas.len() > MAX_PAIRED {
             return None;
         }
+        let mut pairs = Vec::new();
         for (i, first) in schemas.iter().enumerate() {
             for second in schemas.iter().skip(i + 1) {
                 let both = Vec::from([self.copies.copied(first)?, self.copies.copied(second)?]);
-                ways.add_any(every(both));
+                pairs.push(every(both));
             }
         }
-        Some(())
+        Some(pairs)
     }
 
     /// Return a schema for the values of `kinds` that are none of `values`.
     fn excluded(&mut self, values: &[Value], kinds: Kinds) -> Option<Value> {
+        // Texts are compared by their characters.
+        let cost = |value: &Value| 1 + value.as_str().map_or(0, str::len) / 16;
+        self.patterns.charge(values.iter().map(cost).sum())?;
         excluded::values(values, kinds, &mut self.copies)
     }
 
@@ -244,6 +246,7 @@ impl Negation<'_> {
     fn properties(&mut self, keyword: &str, value: &Value, ways: &mut Ways) -> Option<()> {
         match (keyword, value) {
             ("required", Value::Array(names)) => {
+                self.patterns.charge(names.len())?;
                 for name in names {
                     ways.add("object", lacking(name.as_str()?));
                 }
@@ -263,8 +266,9 @@ impl Negation<'_> {
                 for (name, needs) in map {
                     let broken = match needs {
                         Value::Array(names) => {
-                            let names = names.iter().filter_map(Value::as_str);
-                            json!({"type": "object", "anyOf": names.map(lacking).collect::<Vec<_>>()})
+                            self.patterns.charge(names.len())?;
+                            let names = names.iter().map(|name| name.as_str().map(lacking));
+                            any(names.collect::<Option<_>>()?)
                         }
                         schema => self.schema(schema, Kinds::OBJECT)?,
                     };
@@ -292,11 +296,12 @@ impl Negation<'_> {
             _ => return None,
         };
         // Other keywords beside the list say that only some of the names are meant.
-        let is_alone =
-            broken.as_object()?.keys().all(|keyword| ["const", "enum", "type"].contains(&keyword.as_str()));
+        let keywords = Keywords::of(broken.as_object()?, self.root);
+        let is_alone = keywords.iter().all(|(keyword, _)| ["const", "enum", "type"].contains(&keyword));
         if !is_alone || broken.get("type").is_some_and(|kind| kind != "string") {
             return None;
         }
+        self.patterns.charge(names.len())?;
         for name in names.iter().filter_map(Value::as_str) {
             ways.add("object", json!({"required": [name]}));
         }
@@ -320,6 +325,22 @@ fn lacking(name: &str) -> Value {
     json!({"type": "object", "properties": Map::from_iter([(String::from(name), Value::Bool(false))])})
 }
 
+/// Return the schema of values that match one of `options`.
+pub(super) fn any(mut options: Vec<Value>) -> Value {
+    if options.iter().any(is_everything) {
+        return true.into();
+    }
+    options.retain(|option| !is_nothing(option));
+    match (options.pop(), options.is_empty()) {
+        (None, _) => false.into(),
+        (Some(only), true) => only,
+        (Some(last), false) => {
+            options.push(last);
+            json!({"anyOf": options})
+        }
+    }
+}
+
 /// Return the schema of values that match all of `schemas`.
 pub(super) fn every(mut schemas: Vec<Value>) -> Value {
     if schemas.iter().any(is_nothing) {
@@ -338,7 +359,7 @@ pub(super) fn every(mut schemas: Vec<Value>) -> Value {
 
 /// Add the values of a type that have fewer characters, items or properties than `count`.
 fn less(kind: &'static str, keyword: &str, count: &Value, ways: &mut Ways) -> Option<()> {
-    if let Some(most) = whole(count)?.checked_sub(1) {
+    if let Some(most) = count.as_u64()?.checked_sub(1) {
         ways.add(kind, Map::from_iter([(keyword.into(), most.into())]).into());
     }
     Some(())
@@ -346,38 +367,21 @@ fn less(kind: &'static str, keyword: &str, count: &Value, ways: &mut Ways) -> Op
 
 /// Add the values of a type that have more characters, items or properties than `count`.
 fn more(kind: &'static str, keyword: &str, count: &Value, ways: &mut Ways) -> Option<()> {
-    let least = whole(count)?.checked_add(1)?;
+    let least = count.as_u64()?.checked_add(1)?;
     ways.add(kind, Map::from_iter([(keyword.into(), least.into())]).into());
     Some(())
 }
 
-/// Return a count that may be written as `1.0`.
-fn whole(count: &Value) -> Option<u64> {
-    let rounded = || count.as_f64().filter(|it| it.fract() == 0.0 && (0.0..=1e9).contains(it));
-    count.as_u64().or_else(|| rounded().map(|count| count as u64))
-}
-
 /// Add the numbers beyond a bound.
-fn bound(keyword: &str, value: &Value, all: &Keywords<'_>, ways: &mut Ways) -> Option<()> {
-    let (other, flag) = match keyword {
-        "minimum" => ("exclusiveMaximum", Some("exclusiveMinimum")),
-        "maximum" => ("exclusiveMinimum", Some("exclusiveMaximum")),
-        "exclusiveMinimum" => ("maximum", None),
-        "exclusiveMaximum" => ("minimum", None),
+fn bound(keyword: &str, bound: &Value, ways: &mut Ways) -> Option<()> {
+    let other = match keyword {
+        "minimum" => "exclusiveMaximum",
+        "maximum" => "exclusiveMinimum",
+        "exclusiveMinimum" => "maximum",
+        "exclusiveMaximum" => "minimum",
         _ => return None,
     };
-    // In draft 4, another keyword says that the bound is exclusive.
-    let is_exclusive = flag.is_some_and(|flag| all.get(flag) == Some(&Value::Bool(true)));
-    let other = match (is_exclusive, keyword) {
-        (true, "minimum") => "maximum",
-        (true, _) => "minimum",
-        (false, _) => other,
-    };
-    if value.is_boolean() && flag.is_none() {
-        return Some(());
-    }
-    let bound = value.is_number().then(|| value.clone())?;
-    ways.add("number", Map::from_iter([(other.into(), bound)]).into());
+    ways.add("number", Map::from_iter([(other.into(), bound.clone())]).into());
     Some(())
 }
 

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use serde_json::{Number, Value};
 
 use super::keywords::Keywords;
+use super::kinds::OTHER_TYPES;
 use crate::grammar::steps;
 
 /// The first integer with more digits than llama.cpp accepts.
@@ -15,11 +16,9 @@ const INTEGER_MAX: i64 = i64::MAX - 1023;
 const LAST_DIGIT: f64 = 1e18;
 
 /// The end of the integers that `f64` has all of.
-const EXACT_END: f64 = 9_007_199_254_740_992.0;
+pub(super) const EXACT_END: f64 = 9_007_199_254_740_992.0;
 /// The multiples of one step that are listed instead of it.
 const MAX_LISTED: f64 = 1000.0;
-/// The types whose values are not numbers.
-const OTHER_TYPES: [&str; 5] = ["string", "boolean", "null", "array", "object"];
 
 /// The keywords of one side: the inclusive and the exclusive bound, and the sign of the numbers
 /// there.
@@ -36,8 +35,8 @@ pub(super) fn bound(keywords: &mut Keywords<'_>, adds_ends: bool) -> Result<(), 
     let has_integers = keywords.may_be("integer") && keywords.has("type") && !keywords.may_be("number");
     let is_listed = keywords.has("const") || keywords.has("enum");
     let mut result = Ok(());
+    split_flags(keywords);
     for (inclusive, exclusive, sign) in SIDES {
-        split_flag(keywords, inclusive, exclusive);
         for keyword in [inclusive, exclusive] {
             let Some(bound) = keywords.get(keyword).and_then(Value::as_number) else { continue };
             match near(bound, sign) {
@@ -97,12 +96,14 @@ fn is_exact(value: &Value) -> bool {
     }
 }
 
-/// Replace an exclusive bound of draft 4, which only says that the inclusive one is exclusive.
-fn split_flag(keywords: &mut Keywords<'_>, inclusive: &'static str, exclusive: &'static str) {
-    if let Some(&Value::Bool(is_exclusive)) = keywords.get(exclusive) {
-        keywords.remove(exclusive);
-        if is_exclusive && let Some(bound) = keywords.remove(inclusive) {
-            keywords.set(exclusive, bound.into_owned());
+/// Replace exclusive bounds of draft 4, which only say that the inclusive ones are exclusive.
+pub(super) fn split_flags(keywords: &mut Keywords<'_>) {
+    for (inclusive, exclusive, _) in SIDES {
+        if let Some(&Value::Bool(is_exclusive)) = keywords.get(exclusive) {
+            keywords.remove(exclusive);
+            if is_exclusive && let Some(bound) = keywords.remove(inclusive) {
+                keywords.set(exclusive, bound.into_owned());
+            }
         }
     }
 }

@@ -51,6 +51,12 @@ impl Patterns {
         core::mem::take(&mut self.cost)
     }
 
+    /// Count work that costs as much as `n` values; `None` if it is too much together.
+    pub(super) fn charge(&mut self, n: usize) -> Option<()> {
+        self.cost = self.cost.saturating_add(n);
+        (self.cost <= self.limit).then_some(())
+    }
+
     /// Return the use that can be made of `pattern`.
     pub(super) fn usable(&mut self, pattern: &str) -> Use {
         let n_chunks = 1 + pattern.len() / 64;

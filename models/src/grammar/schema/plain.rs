@@ -132,8 +132,14 @@ fn negate(keywords: &mut Keywords<'_>, root: &Value, patterns: &mut Patterns, lo
     }
 }
 
-/// Make `required` a list of names. In draft 3 it is a flag of each property.
-fn state_required(keywords: &mut Keywords<'_>) {
+/// Make `required` a list of names. In draft 3 it is a flag of each property. Return false if it
+/// has other values, which mean nothing.
+pub(super) fn state_required(keywords: &mut Keywords<'_>) -> bool {
+    let is_plain = match keywords.get("required") {
+        None | Some(Value::Bool(_)) => true,
+        Some(Value::Array(names)) => names.iter().all(Value::is_string),
+        Some(_) => false,
+    };
     let properties = keywords.get("properties").and_then(Value::as_object);
     let is_flagged = |schema: &Value| schema.get("required") == Some(&Value::Bool(true));
     let flagged = properties.into_iter().flatten().filter(|(_, schema)| is_flagged(schema));
@@ -150,6 +156,7 @@ fn state_required(keywords: &mut Keywords<'_>) {
             keywords.set("required", names);
         }
     }
+    is_plain
 }
 
 /// Express what holds for items and properties that no other keyword was about.

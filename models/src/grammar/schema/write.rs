@@ -242,7 +242,6 @@ impl<'s> Writer<'s> {
         at: &Path<'_>,
         around: Around<'_>,
     ) -> Result<Keywords<'m>, GrammarError> {
-        check_cancel(self.cancel)?;
         let (mut keywords, lost) = self.plain(map)?;
         self.lose(lost, at)?;
         self.note_ignored(map, at);
@@ -298,11 +297,12 @@ impl<'s> Writer<'s> {
     /// Return the keywords of a schema as [`plain`] does.
     ///
     /// # Errors
-    /// [`GrammarError::TooLarge`].
+    /// [`GrammarError::TooLarge`], [`GrammarError::Cancelled`].
     pub(super) fn plain<'m>(
         &mut self,
         map: &'m Map<String, Value>,
     ) -> Result<(Keywords<'m>, Option<Lost>), GrammarError> {
+        check_cancel(self.cancel)?;
         self.spend(plain::weight(map, self.root))?;
         let plain = plain(map, self.root, &mut self.patterns, &mut self.looks);
         self.spend_patterns()?;

@@ -253,6 +253,15 @@ fn what_cannot_be_said_is_refused() {
         json!({"format": "date"}),
         json!({"uniqueItems": true}),
         json!({"patternProperties": {"^a": false}}),
+        // Of the wrong kind.
+        json!({"anyOf": {"const": 1}}),
+        json!({"type": "text"}),
+        json!({"type": ["string", "text"]}),
+        json!({"required": "a"}),
+        json!({"required": ["a", 1]}),
+        json!({"enum": 1}),
+        json!({"minLength": "1"}),
+        json!({"dependentRequired": {"a": [1]}}),
     ] {
         match compiler().json_schema_value(&json!({"not": not})) {
             Err(GrammarError::Schema { pointer, .. }) => assert_eq!(pointer, "#/not", "{not}"),
@@ -260,6 +269,19 @@ fn what_cannot_be_said_is_refused() {
         }
         assert_eq!(relaxed_schema(&json!({"not": not})).unwrap(), json!({}), "{not}");
     }
+}
+
+/// What is not needed to say what a `not` leaves need not be said.
+#[test]
+fn only_what_is_needed_has_to_be_said() {
+    let condition = json!({"type": "integer", "not": {"if": {"multipleOf": 3}, "then": {"const": 6}}});
+    check(&condition, &["9", "3"], &["6", "7"]);
+    let noted = json!({"type": "object", "not": {"propertyNames": {"not": {"enum": ["a"], "description": "x"}}}});
+    check(&noted, &[r#"{"a":1}"#], &["{}", r#"{"b":1}"#]);
+    let flagged = json!({"type": "object", "not": {"properties": {"a": {"type": "string", "required": true}}}});
+    check(&flagged, &["{}", r#"{"a":1}"#, r#"{"b":1}"#], &[r#"{"a":"x"}"#]);
+    let unflagged = json!({"type": "object", "not": {"properties": {"a": {"type": "string", "required": false}}}});
+    check(&unflagged, &[r#"{"a":1}"#], &["{}", r#"{"a":"x"}"#]);
 }
 
 /// `oneOf` means one of the sets of properties, and is not listed as left out.
