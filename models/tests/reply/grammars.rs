@@ -219,7 +219,46 @@ fn open_schemas_take_any_parameters() -> Result<(), Box<dyn Error>> {
     }
     let closed = written.map(|(template, text, _)| (template, text, text.contains(">\n</function>\n</tool")));
     check_schema(r#"{"type":"object","properties":{},"required":[]}"#, &closed)?;
+    check_schema(r#"{"type":"object","properties":{},"$defs":{},"$id":"f","$comment":"c"}"#, &closed)?;
     check_schema(r#"{"type":"object","properties":{},"additionalProperties":false}"#, &closed)
+}
+
+/// A parameter that is forbidden is none, and no reason to forbid others.
+#[test]
+fn forbidden_parameters_are_in_no_call() -> Result<(), Box<dyn Error>> {
+    let tags = |name: &str| format!("<function=f>\n<parameter={name}>\nx\n</parameter>\n</function>");
+    let marked = |name: &str| format!("<|tool_call>call:f{{{name}:<|\"|>x<|\"|>}}<tool_call|>");
+    let python = |name: &str| format!("<|tool_call_start|>[f({name}=\"x\")]<|tool_call_end|>");
+    let forbidden = r#"{"type":"object","allOf":[{"type":"object","properties":{"a":false}}]}"#;
+    let apart = r#"{"type":"object","anyOf":[{"required":["a"],"properties":{"a":false}},{"properties":{"a":false}}]}"#;
+    for schema in [forbidden, apart] {
+        for (template, text) in [
+            (TAGS, &tags as &dyn Fn(&str) -> String),
+            ("<|tool_call>call:", &marked),
+            ("<|tool_call_start|>", &python),
+        ] {
+            let grammar = of_schema(template, schema)?;
+            assert!(grammar.accepts(&text("b")), "{schema}: {}", text("b"));
+            assert!(!grammar.accepts(&text("a")), "{schema}: {}", text("a"));
+        }
+    }
+    Ok(())
+}
+
+/// Of a schema with too many alternatives only its own keywords hold.
+#[test]
+fn closed_schemas_stay_so_without_their_alternatives() -> Result<(), Box<dyn Error>> {
+    let choice = r#"{"anyOf":[{"required":["a"]},{"required":["b"]},{"required":["a","b"]}]}"#;
+    let many = [choice; 4].join(",");
+    let schema = format!(
+        r#"{{"type":"object","properties":{{"a":{{}},"b":{{}}}},"additionalProperties":false,"allOf":[{many}]}}"#
+    );
+    let grammar = of_schema(TAGS, &schema)?;
+    for (name, is_allowed) in [("a", true), ("c", false)] {
+        let text = format!("<function=f>\n<parameter={name}>\nx\n</parameter>\n</function>");
+        assert_eq!(grammar.accepts(&text), is_allowed, "{text}");
+    }
+    Ok(())
 }
 
 #[test]

@@ -304,7 +304,7 @@ impl Writer<'_> {
 
     /// Return the symbol of a name that the schema of a tool does not have.
     fn further_name(&mut self, tool: &Tool) -> String {
-        let known = Condition::none_of(tool.parameters().map(|(name, _)| name), tool.patterns());
+        let known = Condition::none_of(tool.taken_names(), tool.patterns());
         known.map_or_else(
             || "NAME".into(),
             |known| self.terminal(&text_rules::all(text_rules::NAME, &[known])),

@@ -15,6 +15,21 @@ const MAX_DEPTH: u32 = 8;
 /// The most shapes that the arguments of a tool may have.
 const MAX_SHAPES: usize = 16;
 
+/// Keywords of a schema of parameters that say nothing about those that it does not list.
+const NOTES: [&str; 11] = [
+    "type",
+    "title",
+    "description",
+    "default",
+    "examples",
+    "$schema",
+    "$id",
+    "id",
+    "$comment",
+    "$defs",
+    "definitions",
+];
+
 /// The names of tools, and the schemas of their parameters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tools(Vec<Tool>);
@@ -74,9 +89,15 @@ impl Tool {
         Self { name: name.to_string(), parameters, whole: None }
     }
 
-    /// Return the names and schemas of the parameters.
+    /// Return the names and schemas of the parameters that calls may have.
     pub(super) fn parameters(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.named_schemas("properties")
+        self.named_schemas("properties").filter(|(_, schema)| **schema != Value::Bool(false))
+    }
+
+    /// Return the names that no further parameter has: those of the parameters, and of those that
+    /// are forbidden.
+    pub(super) fn taken_names(&self) -> impl Iterator<Item = &str> {
+        self.named_schemas("properties").map(|(name, _)| name)
     }
 
     /// Return the patterns of the names of further parameters.
@@ -105,11 +126,18 @@ impl Tool {
         let Value::Map(entries) = &self.parameters else {
             return false;
         };
-        let has = |key: &str| entries.iter().any(|(name, _)| name == key);
+        let lists = || self.parameters().next().is_some() || self.patterns().next().is_some();
         match self.further() {
             Some(further) => *further != Value::Bool(false),
-            None => !entries.is_empty() && !has("properties") && !has("patternProperties"),
+            None => !entries.is_empty() && !is_without_parameters(entries) && !lists(),
         }
+    }
+
+    /// Return true if no parameter is both demanded and forbidden.
+    fn is_possible(&self) -> bool {
+        let mut forbidden =
+            self.named_schemas("properties").filter(|(_, schema)| **schema == Value::Bool(false));
+        !forbidden.any(|(name, _)| self.requires(name))
     }
 
     /// Return the schema of the values of further parameters, if there is one.
@@ -118,14 +146,20 @@ impl Tool {
     }
 
     /// Return the shapes that the arguments may have: an object schema without parts and
-    /// alternatives for each way to choose among these. If there are too many, the only one is an
-    /// object with any further parameters.
+    /// alternatives for each way to choose among these, as far as calls can match it. If there are
+    /// too many, the only one is an object with further parameters, unless the schema forbids them.
     pub(super) fn variants(&self) -> Vec<Self> {
         let tool =
             |parameters| Self { name: self.name.clone(), parameters, whole: Some(self.parameters.clone()) };
         let shapes = shapes(&self.parameters, 0).filter(|shapes| shapes.len() <= MAX_SHAPES);
         match shapes {
-            Some(shapes) => shapes.into_iter().map(tool).collect(),
+            Some(shapes) => {
+                let mut shapes: Vec<Self> = shapes.into_iter().map(tool).collect();
+                if shapes.iter().any(Self::is_possible) {
+                    shapes.retain(Self::is_possible);
+                }
+                shapes
+            }
             None => Vec::from([tool(without_unions(&self.parameters))]),
         }
     }
@@ -171,7 +205,7 @@ impl Tool {
 /// none.
 fn is_without_parameters(entries: &[(String, Value)]) -> bool {
     let is_silent = |key: &str, value: &Value| match key {
-        "type" | "title" | "description" | "$schema" => true,
+        key if NOTES.contains(&key) => true,
         "properties" => matches!(value, Value::Map(names) if names.is_empty()),
         "required" => value.as_list().is_some_and(<[Value]>::is_empty),
         _ => false,
@@ -189,12 +223,14 @@ fn all_named<'s>(schema: &'s Value, name: &str, depth: u32, found: &mut Vec<&'s 
     }
 }
 
-/// Return the schema of objects with the own keywords of `schema`, and any further properties.
+/// Return the schema of objects with the own keywords of `schema`, and any further properties unless
+/// it forbids them: its alternatives may name some.
 fn without_unions(schema: &Value) -> Value {
     let Value::Map(entries) = schema else { return schema.clone() };
+    let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
     let is_kept = |key: &str| !["allOf", "anyOf", "oneOf", "additionalProperties"].contains(&key);
     let own = entries.iter().filter(|(key, _)| is_kept(key)).cloned();
-    Value::Map(own.chain([("additionalProperties".to_string(), Value::Bool(true))]).collect())
+    Value::Map(own.chain([("additionalProperties".to_string(), Value::Bool(!is_closed))]).collect())
 }
 
 /// Return the schemas of objects that `schema` allows, one for each choice among its alternatives;
@@ -240,6 +276,8 @@ fn merged(own: &Value, other: &Value) -> Value {
             (Value::Map(known), Value::Map(more)) if key == "properties" => {
                 for (name, schema) in more {
                     match known.iter_mut().find(|(other, _)| other == name) {
+                        Some((_, both)) if *both == Value::Bool(false) => {}
+                        Some((_, both)) if *schema == Value::Bool(false) => *both = false.into(),
                         Some((_, both)) if both != schema => {
                             let parts = Vec::from([both.clone(), schema.clone()]);
                             *both = Value::map([("allOf", Value::List(parts))]);
