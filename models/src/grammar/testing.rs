@@ -1,6 +1,7 @@
-//! A vocabulary for tests.
+//! A vocabulary for tests, and a measure of their work.
 
 use alloc::{format, string::String, vec::Vec};
+use std::time::{Duration, Instant};
 
 use crate::grammar::Compiler;
 use crate::vocab::{Vocab, VocabSource};
@@ -34,4 +35,31 @@ pub(super) fn vocab() -> Vocab {
 
 pub(super) fn compiler() -> Compiler {
     Compiler::new(&vocab()).unwrap()
+}
+
+/// The work of a test since a moment.
+pub(super) struct Work {
+    start: Instant,
+    /// The processor time of the thread by then, where the system tells it.
+    used: Option<Duration>,
+}
+
+impl Work {
+    pub(super) fn begin() -> Self {
+        Self { start: Instant::now(), used: used() }
+    }
+
+    /// Check that it took seconds, not minutes. Where the system tells it, the time that the thread
+    /// had a processor counts, so that other programs slow no test down.
+    pub(super) fn check_small(&self, what: impl core::fmt::Display) {
+        let used = used().zip(self.used).map(|(now, before)| now.saturating_sub(before));
+        let spent = used.unwrap_or_else(|| self.start.elapsed());
+        assert!(spent.as_secs() < 20, "{spent:?}: {:.200}", format!("{what}"));
+    }
+}
+
+/// Return the time for which this thread had a processor, as Linux tells it.
+fn used() -> Option<Duration> {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(Duration::from_nanos(told.split(' ').next()?.parse().ok()?))
 }
