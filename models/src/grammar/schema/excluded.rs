@@ -71,7 +71,7 @@ pub(super) fn values(values: &[Value], kinds: Kinds, copies: &mut Copies) -> Opt
         options.push(negation::every(others?));
     }
     if told.meet(Kinds::OBJECT) {
-        // What else an object could have cannot be said.
+        // No schema says that an object differs from one with properties.
         let is_empty = |value: &&&Value| value.as_object().is_none_or(serde_json::Map::is_empty);
         if !values.iter().all(|value| is_empty(&value)) {
             return None;

@@ -10,7 +10,7 @@ use super::keywords::{self, Keywords};
 use super::kinds::Kinds;
 use super::lost::Lost;
 use super::patterns::{Patterns, Use};
-use super::{is_everything, is_nothing, n_values, negation, refs};
+use super::{is_everything, is_nothing, n_values, negation, refs, shapes};
 
 /// The references that are followed to the schema of names.
 const MAX_REFERENCES: usize = 8;
@@ -81,14 +81,13 @@ fn names(schema: &Value, root: &Value, patterns: &mut Patterns, depth: usize) ->
         return Some(Names::Listed(Vec::new()));
     }
     let mut keywords = Keywords::of(schema.as_object()?, root);
+    shapes::check(&mut keywords).ok()?;
     if !keywords.may_be("string") {
         return None;
     }
     keywords.remove("type");
     keywords.remove("format");
     let is_only = |wanted: &[&str]| keywords.iter().all(|(keyword, _)| wanted.contains(&keyword));
-    let length =
-        |keyword| keywords.get(keyword).map(|n| n.as_u64().map_or(String::new(), |n| format!("{n}")));
     match () {
         () if is_only(&[]) => Some(Names::Any),
         () if is_only(&["const"]) => {
@@ -98,25 +97,25 @@ fn names(schema: &Value, root: &Value, patterns: &mut Patterns, depth: usize) ->
             let names = keywords.get("enum")?.as_array()?.iter().filter_map(Value::as_str);
             Some(Names::Listed(names.map(ToOwned::to_owned).collect()))
         }
-        () if is_only(&["pattern"]) => {
-            let pattern = keywords.get("pattern")?.as_str()?;
-            match patterns.usable(pattern) {
-                Use::Followed(written) => Some(Names::Matching(written.as_ref().to_owned())),
-                Use::Ignored => Some(Names::Any),
-                Use::Broken => None,
-            }
-        }
+        () if is_only(&["pattern"]) => match patterns.usable(keywords.get("pattern")?.as_str()?) {
+            Use::Followed(written) => Some(Names::Matching(written.as_ref().to_owned())),
+            Use::Ignored => Some(Names::Any),
+            Use::Broken => None,
+        },
         () if is_only(&["not"]) => {
             let others = negation::negated(keywords.get("not")?, Kinds::named("string"), root, patterns)?;
             self::names(&others, root, patterns, depth + 1)
         }
-        () if is_only(&["minLength", "maxLength"]) => {
-            let (min, max) = (length("minLength"), length("maxLength"));
-            let min = min.unwrap_or_else(|| "0".to_owned());
-            Some(Names::Matching(format!("^(?s:.){{{min},{}}}$", max.unwrap_or_default())))
-        }
+        () if is_only(&["minLength", "maxLength"]) => Some(Names::Matching(of_length(&keywords))),
         () => None,
     }
+}
+
+/// Return the pattern of texts with a length within the bounds in `keywords`.
+fn of_length(keywords: &Keywords<'_>) -> String {
+    let bound = |keyword| keywords.get(keyword).and_then(Value::as_u64);
+    let max = bound("maxLength").map_or(String::new(), |max| format!("{max}"));
+    format!("^(?s:.){{{},{max}}}$", bound("minLength").unwrap_or(0))
 }
 
 /// Allow only properties with a name of a list. Return false if that cannot be done.

@@ -244,7 +244,7 @@ impl Writer<'_> {
             return Err(GrammarError::TooLarge { what, found: depth, limit });
         }
         let Value::Object(map) = schema else { return Ok(Named::default()) };
-        let (keywords, _) = self.plain(map)?;
+        let keywords = self.plain(map)?.keywords;
         let mut named = self.named_by_keywords(&keywords);
         for part in parts(&keywords) {
             let mut of_part = self.named_by_part(&part, depth + 1)?;

@@ -1,5 +1,6 @@
 //! Places in a schema.
 
+use alloc::{format, string::String};
 use core::fmt;
 
 /// A place in a schema: the names on the way to it. They are borrowed, and put together only when
@@ -39,6 +40,14 @@ impl<'p> Path<'p> {
     /// Return this place for all that is inside of it.
     pub(super) fn sealed(self) -> Self {
         Self { is_sealed: true, ..self }
+    }
+
+    /// Return the JSON pointer of a place and one of its keywords that are told for `keyword` here.
+    pub(super) fn told(&self, keyword: &'p str) -> (String, &'p str) {
+        match (self.outer, self.step) {
+            (Some(outer), Step::Key(key)) if self.is_sealed => (format!("{outer}"), key),
+            _ => (format!("{self}"), keyword),
+        }
     }
 
     fn inside(&'p self, step: Step<'p>) -> Self {

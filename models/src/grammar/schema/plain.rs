@@ -15,20 +15,20 @@ use super::{exclusive, is_everything, is_nothing, n_values, names, negation, sha
 const UNSUPPORTED: [&str; 2] = ["if", "contains"];
 /// The conditional keywords.
 const CONDITIONAL: [&str; 3] = ["if", "then", "else"];
-/// Keywords that can name properties.
-const NAMING: [&str; 11] = [
+/// Keywords that can name properties, those that can tell of items, and those with schemas that can
+/// do both.
+const NAMING: [&str; 8] = [
     "properties",
     "patternProperties",
+    "additionalProperties",
+    "unevaluatedProperties",
     "required",
     "dependencies",
     "dependentRequired",
     "dependentSchemas",
-    "$ref",
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "if",
 ];
+const OF_ITEMS: [&str; 5] = ["items", "prefixItems", "additionalItems", "unevaluatedItems", "contains"];
+const OF_PARTS: [&str; 5] = ["$ref", "allOf", "anyOf", "oneOf", "if"];
 /// Keywords about the properties that others need.
 pub(super) const DEPENDENCIES: [&str; 3] = ["dependencies", "dependentRequired", "dependentSchemas"];
 /// The number of properties of one object that may need others. Each doubles what the library has
@@ -42,28 +42,28 @@ const MAX_PATTERNS: usize = 100;
 /// The outcome of a step: an error is a keyword that was removed since it is not supported there.
 type Step = Result<(), Lost>;
 
-/// Return the keywords of a schema that the library knows and those of the parts of a value, and
-/// the first of those that had to be left out although they forbid values.
+/// A schema in keywords that the library knows, and those of the parts of a value.
+pub(super) struct Plain<'m> {
+    pub(super) keywords: Keywords<'m>,
+    /// The keywords that were left out although they forbid values.
+    pub(super) lost: Vec<Lost>,
+    /// A value can match one option of `oneOf` only.
+    pub(super) is_exclusive: bool,
+}
+
+/// Return a schema in plain keywords.
 pub(super) fn plain<'m>(
     map: &'m Map<String, Value>,
     root: &Value,
     patterns: &mut Patterns,
     looks: &mut Looks,
-) -> (Keywords<'m>, Option<Lost>) {
+) -> Plain<'m> {
     let mut keywords = Keywords::of(map, root);
-    let conditional = CONDITIONAL.map(|keyword| map.get(keyword));
     remove_void(&mut keywords);
-    let mut lost = negate(&mut keywords, root, patterns, looks).err();
-    for keyword in UNSUPPORTED {
-        if keywords.remove(keyword).is_some() {
-            lost.get_or_insert(Lost::unsupported(keyword));
-            if keyword == "if" && conditional.into_iter().flatten().any(names_properties) {
-                open(&mut keywords);
-            }
-        }
-    }
+    let mut lost: Vec<Lost> = negate(&mut keywords, root, patterns, looks).err().into_iter().collect();
+    remove_unsupported(&mut keywords, map, &mut lost);
     state_required(&mut keywords);
-    exclusive::part(&mut keywords, root);
+    let is_exclusive = exclusive::part(&mut keywords, root);
     let steps = [
         shapes::check(&mut keywords),
         express_unevaluated(&mut keywords),
@@ -71,10 +71,8 @@ pub(super) fn plain<'m>(
         fold_patterns(&mut keywords, patterns),
         check_dependencies(&mut keywords),
     ];
-    for keyword in steps.into_iter().filter_map(Result::err) {
-        lost.get_or_insert(keyword);
-    }
-    (keywords, lost)
+    lost.extend(steps.into_iter().filter_map(Result::err));
+    Plain { keywords, lost, is_exclusive }
 }
 
 /// Return the cost of [`plain`] without that of reading patterns, in values.
@@ -87,9 +85,28 @@ pub(super) fn weight(map: &Map<String, Value>, root: &Value) -> usize {
     keywords::weight(map) + names::weight(map, root) + exclusive::weight(map) + negated + copied / 16
 }
 
-/// Return true if a schema may name properties.
-fn names_properties(schema: &Value) -> bool {
-    schema.as_object().is_some_and(|map| map.keys().any(|keyword| NAMING.contains(&keyword.as_str())))
+/// Remove keywords that nothing expresses from those of `map`. The object is open, and its items are
+/// unknown, if one of them could tell of more.
+fn remove_unsupported(keywords: &mut Keywords<'_>, map: &Map<String, Value>, lost: &mut Vec<Lost>) {
+    let conditions = || CONDITIONAL.into_iter().filter_map(|keyword| map.get(keyword)?.as_object());
+    let tell = |listed: &[&str]| {
+        let mut told = conditions().flat_map(Map::keys).map(String::as_str);
+        told.any(|keyword| listed.contains(&keyword) || OF_PARTS.contains(&keyword))
+    };
+    for keyword in UNSUPPORTED {
+        if keywords.remove(keyword).is_none() {
+            continue;
+        }
+        lost.push(Lost::unsupported(keyword));
+        if keyword == "if" && tell(&NAMING) {
+            open(keywords);
+        }
+        let is_strict = keywords.get("unevaluatedItems").is_some_and(|it| !is_everything(it));
+        if is_strict && (keyword == "contains" || tell(&OF_ITEMS)) {
+            keywords.remove("unevaluatedItems");
+            lost.push(Lost::unsupported("unevaluatedItems"));
+        }
+    }
 }
 
 /// Let an object have any other properties, unless another keyword tells of them: those that a
@@ -169,7 +186,7 @@ fn express_unevaluated(keywords: &mut Keywords<'_>) -> Step {
         match schema.as_ref() {
             _ if keywords.has(others) => {}
             schema if is_everything(schema) => open_others(keywords, others),
-            schema if !keywords.has_parts() => keywords.set(others, schema.clone()),
+            schema if !keywords.has_telling_parts() => keywords.set(others, schema.clone()),
             // Then the object is closed over the properties of all its parts.
             schema if is_nothing(schema) && others == "additionalProperties" => keywords.set(keyword, false),
             _ => result = Err(Lost::unsupported(keyword)),

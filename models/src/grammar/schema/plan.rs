@@ -113,6 +113,33 @@ impl Plan {
     }
 }
 
+/// The names of properties in a schema and its parts.
+struct Names {
+    /// As in [`Plan`].
+    base: Named,
+    each: Vec<Named>,
+    total: Named,
+    is_alone: bool,
+    is_unevaluated: bool,
+    is_strict: bool,
+    /// Several of them describe values inside of the same value.
+    overlaps: bool,
+    /// The schema or its parts list properties.
+    has_properties: bool,
+}
+
+impl Names {
+    /// Return true if the schema, alone or with others around it, allows names that its parts forbid
+    /// each other.
+    fn merge(&self, around: Around<'_>) -> bool {
+        if around.is_part || around.outside.is_some() {
+            return around.merges;
+        }
+        !self.is_alone
+            && self.total.is_contradiction(&self.each.iter().chain([&self.base]).collect::<Vec<_>>())
+    }
+}
+
 impl Writer<'_> {
     /// Find out how to write a schema and its parts.
     pub(super) fn plan(
@@ -121,6 +148,45 @@ impl Writer<'_> {
         parts: &[Part<'_>],
         around: Around<'_>,
     ) -> Result<Plan, GrammarError> {
+        let names = self.names(keywords, parts, around)?;
+        let merges = names.merge(around);
+        let Names { base, each, total, is_alone, is_unevaluated, is_strict, overlaps, has_properties } =
+            names;
+        let is_listed = has_properties && around.closes && !total.is_open;
+        let is_whole_closed = !around.is_part && (total.is_closed || is_listed);
+        let is_part_closed = is_unevaluated && !total.is_open && !(around.is_part && merges);
+        let closes = keywords.may_be("object") && (is_whole_closed || is_part_closed);
+        let inside = Around { is_part: around.is_part, merges, closes: around.closes && !overlaps, ..ALONE };
+        // Without a type, the library would try all types.
+        let kinds = closes
+            .then(|| Told::by_keywords(keywords, self.root, &mut self.looks).and(around.beside).kinds());
+        let may_leave =
+            closes && (total.is_closed || inside.closes) && !is_alone && (merges || !base.is_closed);
+        let leaves =
+            may_leave && parts.iter().zip(&each).any(|(part, named)| closes_itself(part, named, is_strict));
+        Ok(Plan {
+            is_object: kinds.is_some_and(|kinds| kinds.are_among(Kinds::OBJECT)),
+            is_whole: parts.iter().all(|part| matches!(part, Part::Negated(_))),
+            is_loose: is_strict && parts.iter().zip(&each).any(is_loose),
+            base,
+            each,
+            total,
+            is_alone,
+            closes,
+            leaves,
+            inside,
+            is_unevaluated,
+            is_strict,
+        })
+    }
+
+    /// Return the names of properties in a schema and its parts.
+    fn names(
+        &mut self,
+        keywords: &Keywords<'_>,
+        parts: &[Part<'_>],
+        around: Around<'_>,
+    ) -> Result<Names, GrammarError> {
         let base = self.named_by_keywords(keywords);
         let is_unevaluated = keywords.has("unevaluatedProperties");
         // What these mean depends on the names in the parts, however few there are.
@@ -141,39 +207,7 @@ impl Writer<'_> {
         if is_strict {
             total.keep_evaluated();
         }
-        let is_listed = has_properties && around.closes && !total.is_open;
-        let merges = if around.is_part || around.outside.is_some() {
-            around.merges
-        } else {
-            !is_alone && total.is_contradiction(&each.iter().chain([&base]).collect::<Vec<_>>())
-        };
-        let is_whole_closed = !around.is_part && (total.is_closed || is_listed);
-        let is_part_closed = is_unevaluated && !total.is_open && !(around.is_part && merges);
-        let closes = keywords.may_be("object") && (is_whole_closed || is_part_closed);
-        let inside = Around { is_part: around.is_part, merges, closes: around.closes && !overlaps, ..ALONE };
-        // Without a type, the library would try all types.
-        let kinds = closes
-            .then(|| Told::by_keywords(keywords, self.root, &mut self.looks).and(around.beside).kinds());
-        let is_object = kinds.is_some_and(|kinds| kinds.are_among(Kinds::OBJECT));
-        let may_leave = closes && (total.is_closed || inside.closes);
-        let leaves = may_leave && !is_alone && (merges || !base.is_closed);
-        let leaves = leaves && parts.iter().zip(&each).any(|(part, it)| closes_itself(part, it, is_strict));
-        let is_loose = is_strict && parts.iter().zip(&each).any(is_loose);
-        let is_whole = parts.iter().all(|part| matches!(part, Part::Negated(_)));
-        Ok(Plan {
-            base,
-            each,
-            total,
-            is_alone,
-            closes,
-            leaves,
-            inside,
-            is_object,
-            is_whole,
-            is_unevaluated,
-            is_strict,
-            is_loose,
-        })
+        Ok(Names { base, each, total, is_alone, is_unevaluated, is_strict, overlaps, has_properties })
     }
 }
 

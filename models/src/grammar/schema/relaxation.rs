@@ -6,7 +6,7 @@ use core::fmt;
 use serde_json::{Map, Value};
 
 use super::keywords::is_format;
-use super::{exclusive, is_everything, is_nothing};
+use super::{is_everything, is_nothing};
 
 /// Keywords that nothing follows. References to where a schema is used from allow anything.
 const NOT_FOLLOWED: [&str; 2] = ["$dynamicRef", "$recursiveRef"];
@@ -60,15 +60,16 @@ impl Relaxations {
     }
 }
 
-/// Return the keywords of a schema that the library ignores, or reads as weaker ones.
-pub(super) fn ignored(map: &Map<String, Value>, root: &Value) -> Vec<&'static str> {
+/// Return the keywords of a schema that the library ignores, or reads as weaker ones. With
+/// `is_exclusive`, the options of `oneOf` exclude each other.
+pub(super) fn ignored(map: &Map<String, Value>, is_exclusive: bool) -> Vec<&'static str> {
     let mut found: Vec<&'static str> =
         NOT_FOLLOWED.into_iter().filter(|keyword| map.contains_key(*keyword)).collect();
     if map.get("uniqueItems") == Some(&Value::Bool(true)) {
         found.push("uniqueItems");
     }
     let options = map.get("oneOf").and_then(Value::as_array).into_iter().flatten();
-    if options.filter(|option| !is_nothing(option)).count() > 1 && !exclusive::is_parted(map, root) {
+    if options.filter(|option| !is_nothing(option)).count() > 1 && !is_exclusive {
         found.push("oneOf");
     }
     let format = map.get("format").and_then(Value::as_str);

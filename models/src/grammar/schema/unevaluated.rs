@@ -4,6 +4,8 @@ use alloc::format;
 
 use serde_json::{Value, json};
 
+use super::relaxed_schema_with;
+use crate::Cancel;
 use crate::grammar::GrammarError;
 use crate::grammar::testing::compiler;
 
@@ -85,6 +87,42 @@ fn options_of_anything_are_closed() {
         });
         check(&schema, &["{}", r#"{"b":1}"#, r#"{"a":1}"#], &[r#"{"c":1}"#, r#"{"b":1,"c":1}"#], &[]);
     }
+}
+
+/// A `not` describes nothing.
+#[test]
+fn a_not_evaluates_nothing() {
+    let names = json!({
+        "type": "object",
+        "properties": {"a": {"type": "string"}},
+        "not": {"required": ["b"]},
+        "unevaluatedProperties": {"type": "integer"},
+    });
+    check(&names, &["{}", r#"{"a":"x","c":1}"#], &[r#"{"b":1}"#, r#"{"c":"x"}"#], &[]);
+    let items = json!({
+        "type": "array",
+        "prefixItems": [{"type": "integer"}],
+        "minItems": 0,
+        "not": {"const": [1]},
+        "unevaluatedItems": false,
+    });
+    check(&items, &["[]", "[2]"], &["[1]", "[2,3]"], &[]);
+}
+
+/// Items that a keyword tells of which is left out are no others.
+#[test]
+fn items_are_unknown_behind_what_is_left_out() {
+    for (keyword, value) in [("contains", json!({"const": 1})), ("if", json!({"prefixItems": [true]}))] {
+        let schema = json!({"type": "array", keyword: value, "unevaluatedItems": false});
+        let (written, relaxed) = relaxed_schema_with(&schema, &Cancel::new()).unwrap();
+        assert_eq!(written, json!({"type": "array"}));
+        let found: alloc::vec::Vec<_> = relaxed.iter().map(|it| format!("{it}")).collect();
+        assert_eq!(found, [format!("#/{keyword}"), "#/unevaluatedItems".into()]);
+    }
+    let properties =
+        json!({"if": {"required": ["a"]}, "then": {"required": ["b"]}, "unevaluatedItems": false});
+    let (written, _) = relaxed_schema_with(&properties, &Cancel::new()).unwrap();
+    assert_eq!(written["items"], false);
 }
 
 /// A condition alone says which names and items are known.

@@ -11,7 +11,7 @@ use super::lost::Lost;
 use super::parts::{Named, Part, parts};
 use super::path::Path;
 use super::patterns::{Patterns, Use};
-use super::plain::{self, plain};
+use super::plain::{self, Plain, plain};
 use super::plan::{ALONE, Around, Plan};
 use super::relaxation::{self, Relaxation, Relaxations};
 use super::{MAX_DEPTH, MAX_VALUES, is_nothing, numbers, refs};
@@ -156,18 +156,19 @@ impl<'s> Writer<'s> {
     ///
     /// # Errors
     /// [`GrammarError::Schema`] if such keywords are refused.
-    fn lose(&mut self, lost: Option<Lost>, at: &Path<'_>) -> Result<(), GrammarError> {
-        match lost {
-            Some(lost) if self.refuses => {
-                let pointer = format!("{}", at.key(lost.keyword));
-                Err(GrammarError::Schema { pointer, problem: lost.problem() })
-            }
-            Some(lost) => {
-                self.relaxed.add(format!("{at}"), lost.keyword);
-                Ok(())
-            }
-            None => Ok(()),
+    fn lose(&mut self, lost: Lost, at: &Path<'_>) -> Result<(), GrammarError> {
+        if self.refuses {
+            let pointer = format!("{}", at.key(lost.keyword));
+            return Err(GrammarError::Schema { pointer, problem: lost.problem() });
         }
+        self.note(at, lost.keyword);
+        Ok(())
+    }
+
+    /// Note a keyword that is not followed.
+    fn note(&mut self, at: &Path<'_>, keyword: &'static str) {
+        let (pointer, keyword) = at.told(keyword);
+        self.relaxed.add(pointer, keyword);
     }
 
     fn schema(&mut self, schema: &Value, at: &Path<'_>, around: Around<'_>) -> Result<Value, GrammarError> {
@@ -204,7 +205,7 @@ impl<'s> Writer<'s> {
         let parts = parts(&keywords);
         let plan = self.plan(&keywords, &parts, around)?;
         if plan.is_loose {
-            self.relaxed.add(format!("{at}"), "unevaluatedProperties");
+            self.note(at, "unevaluatedProperties");
         }
         let is_part = |(keyword, _): (&str, &Value)| is_in_place(keyword);
         let n_base =
@@ -242,25 +243,27 @@ impl<'s> Writer<'s> {
         at: &Path<'_>,
         around: Around<'_>,
     ) -> Result<Keywords<'m>, GrammarError> {
-        let (mut keywords, lost) = self.plain(map)?;
-        self.lose(lost, at)?;
-        self.note_ignored(map, at);
+        let Plain { mut keywords, lost, is_exclusive } = self.plain(map)?;
+        lost.into_iter().try_for_each(|lost| self.lose(lost, at))?;
+        self.note_ignored(map, is_exclusive, at);
         self.note_counts(&keywords, at, around);
         let reference = keywords.get("$ref").and_then(Value::as_str);
         if reference.is_some_and(|reference| refs::target(self.root, reference).is_none()) {
-            self.lose(Some(Lost::no_target()), at)?;
+            self.lose(Lost::no_target(), at)?;
             keywords.remove("$ref");
         }
         if let Some(kind) = keywords.inferred_type().filter(|kind| around.beside.leaves(kind)) {
             keywords.set("type", kind);
         }
         let is_whole = !keywords.has_telling_parts() && !around.is_part;
-        self.lose(numbers::bound(&mut keywords, is_whole).err().map(Lost::unsupported), at)?;
+        if let Err(keyword) = numbers::bound(&mut keywords, is_whole) {
+            self.lose(Lost::unsupported(keyword), at)?;
+        }
         let checked = self.patterns.check(&mut keywords);
         self.spend_patterns()?;
         match checked {
-            Ok(removed) => removed.into_iter().for_each(|keyword| self.relaxed.add(format!("{at}"), keyword)),
-            Err(lost) => self.lose(Some(lost), at)?,
+            Ok(removed) => removed.into_iter().for_each(|keyword| self.note(at, keyword)),
+            Err(lost) => self.lose(lost, at)?,
         }
         if keywords.has_parts() {
             self.drop_type(&mut keywords);
@@ -270,7 +273,10 @@ impl<'s> Writer<'s> {
 
     /// Note the keywords of a schema that the library ignores, and those with patterns that it
     /// cannot follow.
-    fn note_ignored(&mut self, map: &Map<String, Value>, at: &Path<'_>) {
+    fn note_ignored(&mut self, map: &Map<String, Value>, is_exclusive: bool, at: &Path<'_>) {
+        if keywords::hides_others(map, self.root) {
+            return;
+        }
         let patterns = map.get("patternProperties").and_then(Value::as_object);
         let mut patterns = patterns.into_iter().flat_map(Map::keys);
         let names = map.get("propertyNames").and_then(|names| names.get("pattern")).and_then(Value::as_str);
@@ -279,8 +285,8 @@ impl<'s> Writer<'s> {
         let by_patterns = patterns.any(|pattern| is_ignored(&mut self.patterns, pattern));
         let noted = [(by_names, "propertyNames"), (by_patterns, "patternProperties")];
         let noted = noted.into_iter().filter_map(|(is_noted, keyword)| is_noted.then_some(keyword));
-        for keyword in relaxation::ignored(map, self.root).into_iter().chain(noted) {
-            self.relaxed.add(format!("{at}"), keyword);
+        for keyword in relaxation::ignored(map, is_exclusive).into_iter().chain(noted) {
+            self.note(at, keyword);
         }
     }
 
@@ -289,7 +295,7 @@ impl<'s> Writer<'s> {
     fn note_counts(&mut self, keywords: &Keywords<'_>, at: &Path<'_>, around: Around<'_>) {
         if around.is_part || around.is_joined || keywords.has_parts() {
             for keyword in ["minProperties", "maxProperties"].into_iter().filter(|it| keywords.has(it)) {
-                self.relaxed.add(format!("{at}"), keyword);
+                self.note(at, keyword);
             }
         }
     }
@@ -298,10 +304,7 @@ impl<'s> Writer<'s> {
     ///
     /// # Errors
     /// [`GrammarError::TooLarge`], [`GrammarError::Cancelled`].
-    pub(super) fn plain<'m>(
-        &mut self,
-        map: &'m Map<String, Value>,
-    ) -> Result<(Keywords<'m>, Option<Lost>), GrammarError> {
+    pub(super) fn plain<'m>(&mut self, map: &'m Map<String, Value>) -> Result<Plain<'m>, GrammarError> {
         check_cancel(self.cancel)?;
         self.spend(plain::weight(map, self.root))?;
         let plain = plain(map, self.root, &mut self.patterns, &mut self.looks);
@@ -422,7 +425,7 @@ impl<'s> Writer<'s> {
         around: Around<'_>,
     ) -> Result<Value, GrammarError> {
         if self.inlined.contains(&pointer) {
-            self.lose(Some(Lost::circular()), at)?;
+            self.lose(Lost::circular(), at)?;
             return Ok(true.into());
         }
         self.inlined.push(pointer.clone());

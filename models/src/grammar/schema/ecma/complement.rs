@@ -16,16 +16,17 @@ const MAX_FORKS: usize = 20;
 /// Any text.
 const ANYTHING: &str = "(?s:.)*";
 
-/// The texts that do not match.
+/// The texts in which a pattern is not found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) enum Others {
+    /// It is found in all texts.
     None,
-    /// Those that match another regular expression.
+    /// The texts that match this regular expression.
     Matching(String),
 }
 
-/// Return the texts that `pattern` is not found in, which the library can follow; `None` if they
-/// cannot be written.
+/// Return the texts in which `pattern` is not found. The library has to follow the pattern. `None`
+/// if no regular expression of a bounded size matches those texts.
 pub(in super::super) fn without(pattern: &str) -> Option<Others> {
     let pattern = llguidance::regex_to_lark(pattern, "dw");
     let automaton = Automaton::of(&regex_syntax::parse(&pattern).ok()?)?;
