@@ -13,7 +13,7 @@
 //! - `parts.rs` finds the schemas that describe the same value (`allOf`, `anyOf`, `$ref`), and the
 //!   names of properties in them.
 //! - `plan.rs` chooses the part that closes the object, over the names that all parts have.
-//! - `write.rs` writes the schema.
+//! - `write.rs` writes the schema, and `notes.rs` notes what it leaves out.
 //!
 //! References (`refs.rs`) become plain names in new `$defs`. A reference with other keywords
 //! becomes what it leads to, since the library could not join the two where they are inside of each
@@ -30,6 +30,7 @@ mod kinds;
 mod lost;
 mod names;
 mod negation;
+mod notes;
 mod numbers;
 mod parts;
 mod path;

@@ -100,6 +100,11 @@ impl<'m> Keywords<'m> {
         }
     }
 
+    /// Return true if a keyword has another value than in the schema.
+    pub(super) fn is_rewritten(&self, keyword: &str) -> bool {
+        self.0.iter().any(|(key, value)| *key == keyword && matches!(value, Cow::Owned(_)))
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(key, value)| (*key, value.as_ref()))
     }

@@ -17,6 +17,8 @@ pub(super) struct Around<'n> {
     pub(super) merges: bool,
     /// The library has to join the schema with others.
     pub(super) is_joined: bool,
+    /// As far as other schemas say, the object may have properties that none of them names.
+    pub(super) is_open: bool,
     /// Objects are closed and lists are complete that are not said to be open.
     pub(super) closes: bool,
     /// The names that other schemas have for the properties of the object, which this one closes.
@@ -30,6 +32,7 @@ pub(super) const ALONE: Around<'static> = Around {
     is_part: false,
     merges: false,
     is_joined: false,
+    is_open: true,
     closes: true,
     outside: None,
     beside: Told::NOTHING,

@@ -98,7 +98,7 @@ fn a_not_evaluates_nothing() {
         "not": {"required": ["b"]},
         "unevaluatedProperties": {"type": "integer"},
     });
-    check(&names, &["{}", r#"{"a":"x","c":1}"#], &[r#"{"b":1}"#, r#"{"c":"x"}"#], &[]);
+    check(&names, &["{}", r#"{"a":"x","c":1}"#], &[r#"{"b":1}"#, r#"{"c":"x"}"#], &["#/not"]);
     let items = json!({
         "type": "array",
         "prefixItems": [{"type": "integer"}],

@@ -10,10 +10,10 @@ use super::kinds::{Kinds, Looks, Told};
 use super::lost::Lost;
 use super::parts::{Named, Part, parts};
 use super::path::Path;
-use super::patterns::{Patterns, Use};
+use super::patterns::Patterns;
 use super::plain::{self, Plain, plain};
 use super::plan::{ALONE, Around, Plan};
-use super::relaxation::{self, Relaxation, Relaxations};
+use super::relaxation::{Relaxation, Relaxations};
 use super::{MAX_DEPTH, MAX_VALUES, is_nothing, numbers, refs};
 use crate::Cancel;
 use crate::grammar::compile::check_cancel;
@@ -31,9 +31,9 @@ const MAX_LEVELS: usize = 3 * MAX_DEPTH;
 pub(super) struct Writer<'s> {
     pub(super) root: &'s Value,
     /// Keywords that are not supported are errors.
-    refuses: bool,
+    pub(super) refuses: bool,
     cancel: &'s Cancel,
-    relaxed: Relaxations,
+    pub(super) relaxed: Relaxations,
     /// The values that may still be written.
     n_left: usize,
     /// The schemas that may still be looked at for the types of their values.
@@ -51,7 +51,7 @@ pub(super) struct Writer<'s> {
     todo: Vec<(Target, &'s Value, String)>,
     /// The names of properties that are known, by JSON pointer.
     pub(super) named: HashMap<String, Rc<Named>>,
-    patterns: Patterns,
+    pub(super) patterns: Patterns,
 }
 
 /// A schema that is referred to: its JSON pointer, and the way to write it.
@@ -152,25 +152,6 @@ impl<'s> Writer<'s> {
         Ok(value.clone())
     }
 
-    /// Note a keyword that was left out although it forbids values.
-    ///
-    /// # Errors
-    /// [`GrammarError::Schema`] if such keywords are refused.
-    fn lose(&mut self, lost: Lost, at: &Path<'_>) -> Result<(), GrammarError> {
-        if self.refuses {
-            let pointer = format!("{}", at.key(lost.keyword));
-            return Err(GrammarError::Schema { pointer, problem: lost.problem() });
-        }
-        self.note(at, lost.keyword);
-        Ok(())
-    }
-
-    /// Note a keyword that is not followed.
-    fn note(&mut self, at: &Path<'_>, keyword: &'static str) {
-        let (pointer, keyword) = at.told(keyword);
-        self.relaxed.add(pointer, keyword);
-    }
-
     fn schema(&mut self, schema: &Value, at: &Path<'_>, around: Around<'_>) -> Result<Value, GrammarError> {
         self.spend(1)?;
         match schema {
@@ -207,6 +188,10 @@ impl<'s> Writer<'s> {
         if plan.is_loose {
             self.note(at, "unevaluatedProperties");
         }
+        let is_open = around.is_open && !plan.closes;
+        if is_open {
+            self.note_forbidden(&keywords, at);
+        }
         let is_part = |(keyword, _): (&str, &Value)| is_in_place(keyword);
         let n_base =
             usize::from(plan.closes && !plan.leaves || keywords.iter().any(|keyword| !is_part(keyword)));
@@ -224,11 +209,14 @@ impl<'s> Writer<'s> {
                 is_part: plan.inside.is_part || !plan.is_alone && outside.is_none(),
                 merges: plan.inside.merges,
                 is_joined,
+                is_open,
                 closes: plan.inside.closes,
                 outside: outside.as_ref(),
                 beside: Told::beside(&told, i).and(around.beside),
             };
-            self.part(part, at, inside, &mut written)?;
+            let place = at.key(part.keyword());
+            let place = if keywords.is_rewritten(part.keyword()) { place.sealed() } else { place };
+            self.part(part, at, &place, inside, &mut written)?;
         }
         if !base_is_first {
             self.base(&keywords, at, &plan, &mut written)?;
@@ -269,35 +257,6 @@ impl<'s> Writer<'s> {
             self.drop_type(&mut keywords);
         }
         Ok(keywords)
-    }
-
-    /// Note the keywords of a schema that the library ignores, and those with patterns that it
-    /// cannot follow.
-    fn note_ignored(&mut self, map: &Map<String, Value>, is_exclusive: bool, at: &Path<'_>) {
-        if keywords::hides_others(map, self.root) {
-            return;
-        }
-        let patterns = map.get("patternProperties").and_then(Value::as_object);
-        let mut patterns = patterns.into_iter().flat_map(Map::keys);
-        let names = map.get("propertyNames").and_then(|names| names.get("pattern")).and_then(Value::as_str);
-        let is_ignored = |known: &mut Patterns, pattern| known.usable(pattern) == Use::Ignored;
-        let by_names = names.is_some_and(|pattern| is_ignored(&mut self.patterns, pattern));
-        let by_patterns = patterns.any(|pattern| is_ignored(&mut self.patterns, pattern));
-        let noted = [(by_names, "propertyNames"), (by_patterns, "patternProperties")];
-        let noted = noted.into_iter().filter_map(|(is_noted, keyword)| is_noted.then_some(keyword));
-        for keyword in relaxation::ignored(map, is_exclusive).into_iter().chain(noted) {
-            self.note(at, keyword);
-        }
-    }
-
-    /// Note the bounds of the number of properties where others can name properties that are
-    /// optional.
-    fn note_counts(&mut self, keywords: &Keywords<'_>, at: &Path<'_>, around: Around<'_>) {
-        if around.is_part || around.is_joined || keywords.has_parts() {
-            for keyword in ["minProperties", "maxProperties"].into_iter().filter(|it| keywords.has(it)) {
-                self.note(at, keyword);
-            }
-        }
     }
 
     /// Return the keywords of a schema as [`plain`] does.
@@ -343,11 +302,12 @@ impl<'s> Writer<'s> {
         [base].into_iter().chain(each).collect()
     }
 
-    /// Write a part.
+    /// Write a part, whose keyword is at `place`.
     fn part(
         &mut self,
         part: &Part<'_>,
         at: &Path<'_>,
+        place: &Path<'_>,
         around: Around<'_>,
         written: &mut Map<String, Value>,
     ) -> Result<(), GrammarError> {
@@ -363,24 +323,26 @@ impl<'s> Writer<'s> {
                 None => {}
             },
             Part::All(i, schema) => {
-                let schema = self.schema(schema, &at.key("allOf").index(*i), around)?;
+                let schema = self.schema(schema, &place.index(*i), around)?;
                 append(written, "allOf", schema);
             }
             Part::Negated(schema) => {
-                append(written, "allOf", self.negated(schema, at, around)?);
+                append(written, "allOf", self.negated(schema, place, around)?);
             }
             Part::Options(keyword, schemas) => {
-                let at = at.key(keyword);
                 let options = schemas.iter().enumerate();
                 let options: Result<Value, _> =
-                    options.map(|(i, schema)| self.schema(schema, &at.index(i), around)).collect();
+                    options.map(|(i, schema)| self.schema(schema, &place.index(i), around)).collect();
                 written.insert((*keyword).to_owned(), options?);
             }
             Part::Dependent { keyword, name, needs } => {
                 self.spend_text(name)?;
+                if around.is_open {
+                    self.note(at, keyword);
+                }
                 let needs = match needs {
                     Value::Array(_) => json!({"required": self.copy(needs)?}),
-                    schema => self.schema(schema, &at.key(keyword).key(name), around)?,
+                    schema => self.schema(schema, &place.key(name), around)?,
                 };
                 let lacks = Map::from_iter([((*name).to_owned(), false.into())]);
                 append(written, "allOf", json!({"anyOf": [{"properties": lacks}, needs]}));
@@ -390,10 +352,15 @@ impl<'s> Writer<'s> {
     }
 
     /// Write what a `not` leaves. It holds to the letter, whatever the properties in it.
-    fn negated(&mut self, schema: &Value, at: &Path<'_>, around: Around<'_>) -> Result<Value, GrammarError> {
-        let (is_joined, beside) = (around.is_joined, around.beside);
-        let around = Around { is_part: true, is_joined, closes: false, beside, ..ALONE };
-        self.schema(schema, &at.key("not").sealed(), around)
+    fn negated(
+        &mut self,
+        schema: &Value,
+        place: &Path<'_>,
+        around: Around<'_>,
+    ) -> Result<Value, GrammarError> {
+        let Around { is_joined, is_open, beside, .. } = around;
+        let around = Around { is_part: true, is_joined, is_open, closes: false, beside, ..ALONE };
+        self.schema(schema, place, around)
     }
 
     /// Return the reference to a schema in the new `$defs`.
