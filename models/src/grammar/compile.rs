@@ -160,8 +160,9 @@ impl Compiler {
     /// schema, an object with `properties` has no others unless it lists none or
     /// `additionalProperties` says so, integers have at most 16 digits, and a schema without `type`
     /// takes it from its other keywords. White space between values is at most 40 characters long.
-    /// `oneOf` means `anyOf`; `uniqueItems` and unknown formats are ignored, and bounds of the
-    /// number of properties where some are optional.
+    /// `oneOf` means `anyOf` unless its options only ask for properties; `uniqueItems` and unknown
+    /// formats are ignored, and bounds of the number of properties where some are optional.
+    /// [`Grammar::relaxed`] lists what is not followed.
     ///
     /// Strings and names that the schema leaves open may have any character escaped (`\u00e9`). In
     /// those that it spells out (`const`, `enum`, `pattern` and names of properties), characters
@@ -169,8 +170,9 @@ impl Compiler {
     ///
     /// # Errors
     /// [`GrammarError::Syntax`] if the text is not JSON; [`GrammarError::Schema`] for keywords that
-    /// are not supported, such as `contains` and `not`; [`GrammarError::TooLarge`];
-    /// [`GrammarError::Compile`] if no value can match the schema or it is too complex.
+    /// are not supported, such as `contains` and `if`, and for a `not` that no grammar can follow;
+    /// [`GrammarError::TooLarge`]; [`GrammarError::Compile`] if no value can match the schema or it
+    /// is too complex.
     pub fn json_schema(&self, text: &str) -> Result<Grammar, GrammarError> {
         check_text(text)?;
         let schema: Value = serde_json::from_str(text).map_err(|error| GrammarError::Syntax {

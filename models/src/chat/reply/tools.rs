@@ -223,8 +223,8 @@ fn all_named<'s>(schema: &'s Value, name: &str, depth: u32, found: &mut Vec<&'s 
     }
 }
 
-/// Return the schema of objects with the own keywords of `schema`, and any further properties unless
-/// it forbids them: its alternatives may name some.
+/// Return the schema of objects with the own keywords of `schema`. They may have any further
+/// properties, which its alternatives may name, unless it forbids them.
 fn without_unions(schema: &Value) -> Value {
     let Value::Map(entries) = schema else { return schema.clone() };
     let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));

@@ -62,12 +62,23 @@ impl Writer<'_> {
         }
     }
 
-    /// Note names of properties that an object with others forbids. The library takes a name that
-    /// has escaped characters for another.
-    pub(super) fn note_forbidden(&mut self, keywords: &Keywords<'_>, at: &Path<'_>) {
+    /// Note names of properties that are forbidden, but not by the grammar. With `is_loose` they are
+    /// described under a condition. If the object `is_open`, the library takes a name with escaped
+    /// characters for another.
+    pub(super) fn note_names(
+        &mut self,
+        keywords: &Keywords<'_>,
+        is_loose: bool,
+        is_open: bool,
+        at: &Path<'_>,
+    ) {
+        if is_loose {
+            self.note(at, "unevaluatedProperties");
+        }
         let mut listed = keywords.get("properties").and_then(Value::as_object).into_iter().flatten();
         let is_closed = keywords.get("additionalProperties").is_some_and(is_nothing);
-        if !is_closed && keywords.may_be("object") && listed.any(|(_, schema)| is_nothing(schema)) {
+        if is_open && !is_closed && keywords.may_be("object") && listed.any(|(_, schema)| is_nothing(schema))
+        {
             self.note(at, "properties");
         }
     }

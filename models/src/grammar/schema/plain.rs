@@ -85,8 +85,8 @@ pub(super) fn weight(map: &Map<String, Value>, root: &Value) -> usize {
     keywords::weight(map) + names::weight(map, root) + exclusive::weight(map) + negated + copied / 16
 }
 
-/// Remove keywords that nothing expresses from those of `map`. The object is open, and its items are
-/// unknown, if one of them could tell of more.
+/// Remove keywords that nothing expresses from those of `map`. If one of them could tell of further
+/// properties or items, the object is open, and nothing is said about other items.
 fn remove_unsupported(keywords: &mut Keywords<'_>, map: &Map<String, Value>, lost: &mut Vec<Lost>) {
     let conditions = || CONDITIONAL.into_iter().filter_map(|keyword| map.get(keyword)?.as_object());
     let tell = |listed: &[&str]| {

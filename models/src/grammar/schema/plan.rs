@@ -132,8 +132,8 @@ struct Names {
 }
 
 impl Names {
-    /// Return true if the schema, alone or with others around it, allows names that its parts forbid
-    /// each other.
+    /// Return true if the schema, alone or with others around it, allows the names that its parts
+    /// forbid each other.
     fn merge(&self, around: Around<'_>) -> bool {
         if around.is_part || around.outside.is_some() {
             return around.merges;

@@ -185,13 +185,8 @@ impl<'s> Writer<'s> {
         let keywords = self.keywords(map, at, around)?;
         let parts = parts(&keywords);
         let plan = self.plan(&keywords, &parts, around)?;
-        if plan.is_loose {
-            self.note(at, "unevaluatedProperties");
-        }
         let is_open = around.is_open && !plan.closes;
-        if is_open {
-            self.note_forbidden(&keywords, at);
-        }
+        self.note_names(&keywords, plan.is_loose, is_open, at);
         let is_part = |(keyword, _): (&str, &Value)| is_in_place(keyword);
         let n_base =
             usize::from(plan.closes && !plan.leaves || keywords.iter().any(|keyword| !is_part(keyword)));
@@ -214,9 +209,7 @@ impl<'s> Writer<'s> {
                 outside: outside.as_ref(),
                 beside: Told::beside(&told, i).and(around.beside),
             };
-            let place = at.key(part.keyword());
-            let place = if keywords.is_rewritten(part.keyword()) { place.sealed() } else { place };
-            self.part(part, at, &place, inside, &mut written)?;
+            self.part(part, at, &place(part, &keywords, at), inside, &mut written)?;
         }
         if !base_is_first {
             self.base(&keywords, at, &plan, &mut written)?;
@@ -336,19 +329,30 @@ impl<'s> Writer<'s> {
                 written.insert((*keyword).to_owned(), options?);
             }
             Part::Dependent { keyword, name, needs } => {
-                self.spend_text(name)?;
                 if around.is_open {
                     self.note(at, keyword);
                 }
-                let needs = match needs {
-                    Value::Array(_) => json!({"required": self.copy(needs)?}),
-                    schema => self.schema(schema, &place.key(name), around)?,
-                };
-                let lacks = Map::from_iter([((*name).to_owned(), false.into())]);
-                append(written, "allOf", json!({"anyOf": [{"properties": lacks}, needs]}));
+                append(written, "allOf", self.dependent(name, needs, place, around)?);
             }
         }
         Ok(())
+    }
+
+    /// Write what objects with the property `name` need.
+    fn dependent(
+        &mut self,
+        name: &str,
+        needs: &Value,
+        place: &Path<'_>,
+        around: Around<'_>,
+    ) -> Result<Value, GrammarError> {
+        self.spend_text(name)?;
+        let needs = match needs {
+            Value::Array(_) => json!({"required": self.copy(needs)?}),
+            schema => self.schema(schema, &place.key(name), around)?,
+        };
+        let lacks = Map::from_iter([(name.to_owned(), false.into())]);
+        Ok(json!({"anyOf": [{"properties": lacks}, needs]}))
     }
 
     /// Write what a `not` leaves. It holds to the letter, whatever the properties in it.
@@ -544,6 +548,13 @@ impl<'s> Writer<'s> {
         }
         Ok(written.into())
     }
+}
+
+/// Return the place of the keyword of a part, for all that is inside of it if that was written for
+/// what stands there.
+fn place<'p>(part: &Part<'p>, keywords: &Keywords<'_>, at: &'p Path<'p>) -> Path<'p> {
+    let place = at.key(part.keyword());
+    if keywords.is_rewritten(part.keyword()) { place.sealed() } else { place }
 }
 
 /// Append a schema to a list of them.

@@ -173,7 +173,7 @@ fn constants_are_excluded() {
     check(&json!({"type": ["integer", "string"], "not": {"type": "integer"}}), &["\"a\""], &["1"]);
 }
 
-/// What follows from keywords alone follows beside a `not` too.
+/// Keywords imply beside a `not` what they imply alone.
 #[test]
 fn bounds_stay_beside_a_not() {
     let long = "1234567890123456";
@@ -272,7 +272,7 @@ fn what_cannot_be_said_is_refused() {
     }
 }
 
-/// What was written for a `not` is told as the `not`.
+/// Places inside of a rewritten `not` do not exist in the schema.
 #[test]
 fn what_is_left_out_of_a_not_is_the_not() {
     for not in [json!({"maxProperties": 0}), json!({"anyOf": [{"const": 1}, {"not": {"maxProperties": 1}}]})]
@@ -309,7 +309,7 @@ fn escaped_names_are_listed() {
     }
 }
 
-/// What is not needed to say what a `not` leaves need not be said.
+/// A `not` needs the opposite only of what it is broken by.
 #[test]
 fn only_what_is_needed_has_to_be_said() {
     let condition = json!({"type": "integer", "not": {"if": {"multipleOf": 3}, "then": {"const": 6}}});
