@@ -44,15 +44,17 @@ impl Automaton {
         let start = nodes.anything(found)?;
         let sets = nodes.sets()?;
         let mut found = Self { sets, next: Vec::new(), matches: Vec::new() };
-        let mut states = vec![nodes.reached(&[start], Some(Look::Start))];
+        let mut states = vec![nodes.reached(&[start], &[Look::Start])];
         // Nothing leads back to the first state, which alone is where the text begins.
         let mut known = BTreeMap::from([(vec![usize::MAX], 0)]);
         while let Some(state) = states.get(found.next.len()).cloned() {
-            let place = found.next.is_empty().then_some(Look::Start);
-            found.matches.push(nodes.matches(&state, place));
+            // A text without characters begins where it ends.
+            let places: &[Look] =
+                if found.next.is_empty() { &[Look::Start, Look::End] } else { &[Look::End] };
+            found.matches.push(nodes.reached(&state, places).contains(&0));
             let mut row = Vec::new();
             for &first in &found.sets {
-                let state = nodes.reached(&nodes.behind(&state, first), None);
+                let state = nodes.reached(&nodes.behind(&state, first), &[]);
                 let n_known = known.len();
                 row.push(*known.entry(state.clone()).or_insert_with(|| {
                     states.push(state);
@@ -187,9 +189,9 @@ impl Nodes {
         (sets.len() <= MAX_SETS).then_some(sets)
     }
 
-    /// Return the nodes that are reached from `from` at a place of the text without reading, in
-    /// order. Those that wait for another place are among them.
-    fn reached(&self, from: &[usize], place: Option<Look>) -> Vec<usize> {
+    /// Return the nodes that are reached from `from` without reading, in order, at `places` of the
+    /// text, which are the same one. Those that wait for another place are among them.
+    fn reached(&self, from: &[usize], places: &[Look]) -> Vec<usize> {
         let (mut todo, mut found) = (from.to_vec(), vec![false; self.0.len()]);
         while let Some(node) = todo.pop() {
             match found.get_mut(node) {
@@ -198,7 +200,7 @@ impl Nodes {
             }
             match self.0.get(node) {
                 Some(Node::Fork(options)) => todo.extend(options),
-                Some(Node::At(look, next)) if Some(*look) == place => todo.push(*next),
+                Some(Node::At(look, next)) if places.contains(look) => todo.push(*next),
                 _ => {}
             }
         }
@@ -217,14 +219,5 @@ impl Nodes {
             _ => None,
         };
         state.iter().filter_map(read).collect()
-    }
-
-    /// Return true if a text matches that ends in `state`, at a place.
-    fn matches(&self, state: &[usize], place: Option<Look>) -> bool {
-        let ends = self.reached(state, Some(Look::End));
-        // A text without characters begins where it ends.
-        let ends =
-            if place.is_some() { self.reached(&self.reached(&ends, place), Some(Look::End)) } else { ends };
-        ends.contains(&0)
     }
 }

@@ -268,6 +268,7 @@ mod tests {
             r"^\d{1,2}$",
             "^[a-z]*$",
             "(a.b)?c",
+            "a?$^a?$^a?",
         ];
         for pattern in patterns {
             for text in texts {
