@@ -126,6 +126,11 @@ impl Told {
         self.stated == Kinds::ALL && (self.meant == Kinds::ALL || is_agreed)
     }
 
+    /// Return what is stated, so that nothing is meant.
+    pub(super) fn to_the_letter(self) -> Self {
+        Self { meant: Kinds::NONE, ..self }
+    }
+
     /// Return what is told together with others about the same value.
     pub(super) fn and(self, other: Self) -> Self {
         let meant = match (self.meant, other.meant) {
@@ -204,7 +209,9 @@ impl Told {
                 let target = refs::target(root, reference);
                 target.map_or(Self::NOTHING, |(_, schema)| Self::by(schema, root, looks))
             }
-            Part::All(_, schema) | Part::Negated(schema) => Self::by(schema, root, looks),
+            Part::All(_, schema) => Self::by(schema, root, looks),
+            // What is left is meant for no type.
+            Part::Negated(schema) => Self { meant: Kinds::ALL, ..Self::by(schema, root, looks) },
             Part::Options(_, schemas) => {
                 Self::any(schemas.iter().map(|schema| Self::by(schema, root, looks)))
             }

@@ -62,7 +62,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Note names of properties that are forbidden, but not by the grammar. With `is_loose` they are
+    /// Note properties that are forbidden, but not by the grammar. With `is_loose` they are
     /// described under a condition. If the object `is_open`, the library takes a name with escaped
     /// characters for another.
     pub(super) fn note_names(

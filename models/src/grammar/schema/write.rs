@@ -362,7 +362,8 @@ impl<'s> Writer<'s> {
         place: &Path<'_>,
         around: Around<'_>,
     ) -> Result<Value, GrammarError> {
-        let Around { is_joined, is_open, beside, .. } = around;
+        let Around { is_joined, is_open, .. } = around;
+        let beside = around.beside.to_the_letter();
         let around = Around { is_part: true, is_joined, is_open, closes: false, beside, ..ALONE };
         self.schema(schema, place, around)
     }

@@ -303,10 +303,19 @@ fn escaped_names_are_listed() {
         json!({"properties": {"a": false, "b": true}}),
         json!({"properties": {"a": true, "b": true}, "dependentRequired": needs}),
         json!({"properties": {"a": true, "b": true}, "oneOf": [not, {"required": ["b"]}]}),
-        json!({"type": "string", "not": not}),
     ] {
         assert!(compiler().json_schema_value(&schema).unwrap().relaxed().is_empty(), "{schema}");
     }
+}
+
+/// The types in a `not` are those that it names.
+#[test]
+fn no_type_follows_in_a_not() {
+    let both = json!({"not": {"oneOf": [{"minimum": 1}, {"pattern": "b"}]}});
+    check(&both, &["null", "[]", "2", "\"b\""], &["0", "\"a\""]);
+    check(&json!({"not": {"not": {"pattern": "b"}}}), &["null", "\"b\""], &["\"a\""]);
+    let beside = json!({"properties": {"a": {"type": "integer"}}, "not": {"not": {"pattern": "b"}}});
+    check(&beside, &[r#"{"a":1}"#], &["null", "\"b\""]);
 }
 
 /// A `not` needs the opposite only of what it is broken by.
