@@ -70,7 +70,8 @@ def answers(program, cases, n_random):
         for case in cases
     )
     run = subprocess.run([program], input=lines, capture_output=True, text=True)
-    found = run.stdout.splitlines()
+    # Texts may have characters that end lines for Python, but not for JSON.
+    found = run.stdout.rstrip("\n").split("\n")
     if len(found) != len(cases):
         sys.exit(f"the program ended at {cases[len(found)]['id']}: {run.stderr[-500:]}")
     return zip(cases, map(json.loads, found))
