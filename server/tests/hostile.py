@@ -129,6 +129,11 @@ class Bodies:
                 {"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"items": {"$ref": "#/$defs/a"}}]}}, "$ref": "#/$defs/a"},
                 {"not": {"const": [1] * r.randrange(90_000)}},
                 {"not": {"prefixItems": [{"type": "null"}] * r.randrange(30_000)}},
+                {
+                    "n": {"not": {"$ref": "#/big"}},
+                    "big": {"allOf": [{"minLength": 3}] * 390},
+                    "allOf": [{"$ref": "#/n"}] * r.randrange(20_000),
+                },
                 {"type": "integer", "minimum": -(10 ** r.randrange(1, 18)), "maximum": 10 ** r.randrange(1, 18), "multipleOf": 7},
             ]
         )
