@@ -53,30 +53,66 @@ pub struct UsualContext {
     pub bounded_by: Option<u64>,
 }
 
-/// Return the context size for a command without `-c` that evaluates `n_together` sequences of that
-/// size, and keeps `n_held` bytes beside them.
-pub fn usual_context(model: &Model, params: &Params, n_together: u32, n_held: u64) -> UsualContext {
-    let beside = beside_weights(model, params, Path::new("/"));
-    // Checkpoints have a budget of their own.
-    let params = params.rollback(RollbackParams::OFF);
-    let bytes = |n_ctx: u32| {
-        let params = params.n_ctx(n_ctx.saturating_mul(n_together)).n_ctx_seq(n_ctx).n_seq_max(n_together);
-        Budget::new(model.hparams(), model.graph(), &params).caches
-    };
-    usual(model.hparams().n_ctx_train, beside, n_held, bytes)
+/// Sequences that are evaluated together, and what else takes memory with them.
+#[derive(Clone, Copy, Debug)]
+pub struct Together<'a> {
+    /// The model of the sequences.
+    pub model: &'a Model,
+    /// The parameters of their context.
+    pub params: &'a Params,
+    /// The number of sequences.
+    pub n_seqs: u32,
+    /// A draft model, the parameters of its contexts, and their number.
+    pub draft: Option<(&'a Model, &'a Params, u32)>,
 }
 
-/// Return the bytes that the caches of conversations may take beside `n_together` sequences of
-/// `params.n_ctx` tokens and all checkpoints; `None` on systems that do not report their memory. An
-/// eighth of the memory is left for requests, batches and other programs.
-pub fn left_for_conversations(model: &Model, params: &Params, n_together: u32) -> Option<u64> {
-    let beside = beside_weights(model, params, Path::new("/"))?;
-    let checkpoints = params.rollback.checkpoint_bytes;
-    let params = params.rollback(RollbackParams::OFF);
-    let n_ctx = params.n_ctx.saturating_mul(n_together);
-    let params = params.n_ctx(n_ctx).n_ctx_seq(params.n_ctx).n_seq_max(n_together);
-    let caches = Budget::new(model.hparams(), model.graph(), &params).caches;
-    Some(left(beside, caches.saturating_add(checkpoints)))
+impl Together<'_> {
+    /// Return the bytes that this process can have beside the weights of all models.
+    fn beside_weights(&self) -> Option<u64> {
+        let beside = beside_weights(self.model, self.params, Path::new("/"))?;
+        let draft = self
+            .draft
+            .map_or(0, |(model, params, _)| Budget::new(model.hparams(), model.graph(), params).weights);
+        Some(beside.saturating_sub(draft))
+    }
+
+    /// Return the bytes of all caches, if each sequence has `n_ctx` tokens. Checkpoints have a
+    /// budget of their own.
+    fn caches(&self, n_ctx: u32) -> u64 {
+        let caches = |model: &Model, params: &Params, n_seqs: u32| {
+            let params = params.rollback(RollbackParams::OFF);
+            let params = params.n_ctx(n_ctx.saturating_mul(n_seqs)).n_ctx_seq(n_ctx).n_seq_max(n_seqs);
+            Budget::new(model.hparams(), model.graph(), &params).caches
+        };
+        let draft = self.draft.map_or(0, |(model, params, n_contexts)| {
+            caches(model, params, 1).saturating_mul(n_contexts.into())
+        });
+        caches(self.model, self.params, self.n_seqs).saturating_add(draft)
+    }
+
+    /// Return the bytes of all checkpoints.
+    fn checkpoints(&self) -> u64 {
+        let draft = self.draft.map_or(0, |(_, params, n_contexts)| {
+            params.rollback.checkpoint_bytes.saturating_mul(n_contexts.into())
+        });
+        self.params.rollback.checkpoint_bytes.saturating_add(draft)
+    }
+}
+
+/// Return the context size for a command without `-c` that keeps `n_held` bytes beside its
+/// sequences and checkpoints.
+pub fn usual_context(together: Together<'_>, n_held: u64) -> UsualContext {
+    let n_held = n_held.saturating_add(together.checkpoints());
+    let n_ctx_train = together.model.hparams().n_ctx_train;
+    usual(n_ctx_train, together.beside_weights(), n_held, |n_ctx| together.caches(n_ctx))
+}
+
+/// Return the bytes that the caches of conversations may take beside sequences of `params.n_ctx`
+/// tokens and all checkpoints; `None` on systems that do not report their memory. An eighth of the
+/// memory is left for requests, batches and other programs.
+pub fn left_for_conversations(together: Together<'_>) -> Option<u64> {
+    let used = together.caches(together.params.n_ctx).saturating_add(together.checkpoints());
+    Some(left(together.beside_weights()?, used))
 }
 
 /// Return the bytes that are left beside `used` ones, without an eighth of all.
@@ -221,10 +257,14 @@ mod tests {
         assert_eq!((left(8000, 1000), left(8000, 7500)), (6000, 0));
         let model = Model::from_bytes(backstitch_demo::GGUF).unwrap();
         let params = Params::default().n_ctx(1024);
-        let left = |n| left_for_conversations(&model, &params, n);
-        // A system that reports its memory gives less of it beside more requests.
+        let draft = Some((&model, &params, 4));
+        let left = |n_seqs, draft| {
+            left_for_conversations(Together { model: &model, params: &params, n_seqs, draft })
+        };
+        // A system that reports its memory gives less of it beside more requests and beside drafts.
         let is_less = |(one, many): (u64, u64)| one == 0 || many < one && one < u64::MAX;
-        assert!(left(1).zip(left(64)).is_none_or(is_less));
+        assert!(left(1, None).zip(left(64, None)).is_none_or(is_less));
+        assert!(left(1, None).zip(left(1, draft)).is_none_or(is_less));
     }
 
     #[test]

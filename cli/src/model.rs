@@ -7,7 +7,7 @@
 use crate::args::{CacheType, ContextArgs, EvaluationArgs, ModelArgs, SamplingArgs};
 use crate::embedded;
 use crate::error::Error;
-use crate::memory;
+use crate::memory::{self, Together};
 use crate::output::note;
 use crate::progress::Progress;
 use backstitch_core::cell::CellType;
@@ -92,7 +92,10 @@ pub fn params(args: &ContextArgs, model: &Model) -> Params {
     let rollback = RollbackParams::default().checkpoint_bytes(checkpoint_bytes);
     let params = params.rollback(rollback.spacing(args.spacing).journal(args.journal));
     params.n_ctx(match args.n_ctx {
-        None => memory::usual_context(model, &params, 1, 0).n_ctx,
+        None => {
+            let alone = Together { model, params: &params, n_seqs: 1, draft: None };
+            memory::usual_context(alone, 0).n_ctx
+        }
         Some(0) => n_ctx_train,
         Some(n) => n,
     })

@@ -14,8 +14,9 @@ use crate::args::{
 };
 use crate::error::Error;
 use crate::interrupt::{self, Stoppable};
+use crate::memory::{self, Together};
 use crate::output::{bytes, note};
-use crate::{embedded, memory, model, whole_file};
+use crate::{embedded, model, whole_file};
 use backstitch_models::{LoadParams, Model, Params, Pooling, Token};
 use backstitch_server::engine::{DraftSource, Drafts, Engine, EngineParams, SlotLayout};
 use backstitch_server::http::{Adapters, Host, Loaded, LoadedAdapter, Server};
@@ -130,11 +131,16 @@ fn engine_params(args: &ServeArgs, model: &Model) -> Result<EngineParams, Error>
     // request may have all of it.
     let n_shares = asked.filter(|_| !kv_unified).unwrap_or(1);
     let n_together = n_slots / n_shares;
+    let drafts = drafts(args, model, n_slots)?;
+    let draft = drafts.as_ref().and_then(|drafts| match &drafts.source {
+        DraftSource::Model { model, params } => Some((model, params, n_slots)),
+        _ => None,
+    });
     let mut bounded_by = None;
     if args.context.evaluation.n_ctx.is_none() {
+        let together = Together { model, params: &context, n_seqs: n_together, draft };
         // Conversations without a limit take what is left.
-        let others = held_limit.unwrap_or(0).saturating_add(context.rollback.checkpoint_bytes);
-        let usual = memory::usual_context(model, &context, n_together, others);
+        let usual = memory::usual_context(together, held_limit.unwrap_or(0));
         (context, bounded_by) = (context.n_ctx(usual.n_ctx), usual.bounded_by);
     }
     let n_ctx = context.n_ctx / n_shares;
@@ -147,8 +153,9 @@ fn engine_params(args: &ServeArgs, model: &Model) -> Result<EngineParams, Error>
     }
     let n_ctx = model::within_positions(n_ctx, model);
     note("note", context_line(n_ctx, model, n_together, bounded_by));
-    let held_bytes = held_limit.unwrap_or_else(|| all_held(model, &context.n_ctx(n_ctx), n_slots));
-    let drafts = drafts(args, model, n_slots)?;
+    let params = context.n_ctx(n_ctx);
+    let together = Together { model, params: &params, n_seqs: n_slots, draft };
+    let held_bytes = held_limit.unwrap_or_else(|| all_held(together));
     Ok(EngineParams {
         context: batched(context, n_ctx),
         n_ctx,
@@ -175,10 +182,10 @@ fn context_line(n_ctx: u32, model: &Model, n_together: u32, bounded_by: Option<u
     }
 }
 
-/// Return the bytes that conversations may take for `--cache-ram -1`: what the memory beside the
-/// weights and `n_slots` requests leaves.
-fn all_held(model: &Model, context: &Params, n_slots: u32) -> u64 {
-    let left = memory::left_for_conversations(model, context, n_slots);
+/// Return the bytes that conversations may take for `--cache-ram -1`: what the weights and the
+/// requests that run leave of the memory.
+fn all_held(together: Together<'_>) -> u64 {
+    let left = memory::left_for_conversations(together);
     let held_bytes = left.unwrap_or(HELD_BYTES);
     let reason =
         if left.is_some() { "the memory that is left" } else { "as this system does not tell its memory" };

@@ -160,7 +160,7 @@ impl App {
     /// # Errors
     /// [`ErrorKind::NotSupported`] if the vocabulary is too large for that.
     pub fn compiler(&self, client: &Client) -> Result<Compiler, ApiError> {
-        let made = client.clock().pause(|| self.grammars.get_or_init(|| Compiler::new(self.vocab())));
+        let made = client.work_time().pause(|| self.grammars.get_or_init(|| Compiler::new(self.vocab())));
         let compiler = made.as_ref().map_err(|error| ApiError::from(error.clone()))?;
         Ok(compiler.with_cancel(client.cancel().clone()))
     }

@@ -23,10 +23,15 @@ const MOST_MEMORY: u64 = 1 << 30;
 const MOST_OF_OWNER: u64 = MOST_MEMORY / 2;
 /// Further memory for small bodies alone, so that large ones do not keep them out.
 const RESERVE: u64 = 64 << 20;
+/// The most of that for the bodies of one client.
+const RESERVE_OF_OWNER: u64 = RESERVE / 8;
 /// The bytes that a long body has to bring each second.
 const LEAST_BYTES_PER_SECOND: u32 = 64 << 10;
-/// The length in bytes from which a body is read beside the thread that serves all clients.
+/// The length in bytes from which reading a body is long work.
 const LONG: usize = 64 << 10;
+/// The length in bytes from which a body is read beside the thread that serves all clients. Reading
+/// a shorter one takes some tenths of a millisecond, no more than the way to another thread.
+const BESIDE: usize = 8 << 10;
 /// The most memory that the values of a body may take, in lengths of its text. Reading them as
 /// messages, writing them with a template and making tokens of them takes about as much again.
 const MOST_TIMES: usize = 4;
@@ -62,7 +67,7 @@ impl Charge {
         *own = own.saturating_add(bytes as u64);
         self.bytes += bytes as u64;
         let is_free = match is_small {
-            true => all <= MOST_MEMORY + RESERVE && *own <= MOST_OF_OWNER + RESERVE / 2,
+            true => all <= MOST_MEMORY + RESERVE && *own <= MOST_OF_OWNER + RESERVE_OF_OWNER,
             false => all <= MOST_MEMORY && *own <= MOST_OF_OWNER,
         };
         match is_free || is_alone {
@@ -103,6 +108,15 @@ pub struct Body {
 }
 
 impl Body {
+    /// Read the fields of a body, whose bytes are paid.
+    fn read(bytes: &[u8], mut charge: Charge, cancel: &Cancel) -> Result<Self, ApiError> {
+        let (class, most) = (class_of(bytes), most_bytes(bytes));
+        charge.grow(most, class == Class::Short)?;
+        let (fields, n_bytes) = parse(bytes, most, cancel)?;
+        charge.shrink_to(n_bytes);
+        Ok(Body { fields, class, charge })
+    }
+
     /// Return the class of work that reading the fields is, as far as their length tells.
     pub(crate) fn class(&self) -> Class {
         self.class
@@ -128,19 +142,21 @@ impl FromRequest<Arc<Host>> for Body {
 
     async fn from_request(request: Request, host: &Arc<Host>) -> Result<Self, ApiError> {
         let client = Client::of_request(request.extensions(), request.headers(), host)?;
-        let (bytes, mut charge) = bytes(request, host, host.params().max_body_bytes).await?;
-        let is_small = bytes.len() < LONG;
-        let most = most_bytes(&bytes);
-        charge.grow(most, is_small)?;
-        let (fields, n_bytes) = match is_small {
-            true => parse(&bytes, most, &Cancel::new())?,
+        let (bytes, charge) = bytes(request, host, host.params().max_body_bytes).await?;
+        match bytes.len() < BESIDE {
+            true => Body::read(&bytes, charge, &Cancel::new()),
             false => {
-                blocking(&client, Class::Long, move |client| parse(&bytes, most, client.cancel())).await?
+                let class = class_of(&bytes);
+                // The memory is used until the work has ended, also if the client goes away.
+                blocking(&client, class, move |client| Body::read(&bytes, charge, client.cancel())).await
             }
-        };
-        charge.shrink_to(n_bytes);
-        Ok(Body { fields, class: if is_small { Class::Short } else { Class::Long }, charge })
+        }
     }
+}
+
+/// Return the class of the work that reading a body is.
+fn class_of(bytes: &[u8]) -> Class {
+    if bytes.len() < LONG { Class::Short } else { Class::Long }
 }
 
 /// Return the most memory that the values of a body can and may take. One value stands before each
@@ -310,7 +326,7 @@ mod tests {
         own.pop();
         assert!(Charge::new(&bodies, two).grow(2 * part, false).is_ok());
         let mut small = Charge::new(&bodies, one);
-        assert!(small.grow(RESERVE as usize / 2, true).is_ok(), "its small ones have a reserve too");
+        assert!(small.grow(RESERVE_OF_OWNER as usize, true).is_ok(), "its small ones have a reserve too");
         assert!(small.grow(1, true).is_err(), "which others need as well");
         drop(small);
         own[0].shrink_to(0);

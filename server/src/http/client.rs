@@ -2,7 +2,7 @@
 
 use super::app::Host;
 use super::error::{ApiError, ErrorKind};
-use super::work::Clock;
+use super::work::WorkTime;
 use crate::engine::Tenant;
 use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;
@@ -24,8 +24,8 @@ pub struct Client {
     address: Option<Address>,
     /// Ends work for the client: it has gone away, or its work takes too long.
     cancel: Cancel,
-    /// Counts the time of work for the client.
-    clock: Clock,
+    /// The time of work for the client.
+    work_time: WorkTime,
 }
 
 /// The address of a client as far as shares of connections and of work go: an IPv4 address, or the
@@ -68,9 +68,9 @@ impl Client {
         self
     }
 
-    /// Return the client with a request to cancel that ends its work, and the clock of that work.
-    pub(super) fn with_work(self, cancel: Cancel, clock: Clock) -> Self {
-        Self { cancel, clock, ..self }
+    /// Return the client with a request to cancel that ends its work, and the time of that work.
+    pub(super) fn with_work(self, cancel: Cancel, work_time: WorkTime) -> Self {
+        Self { cancel, work_time, ..self }
     }
 
     /// Return the request to cancel that ends work for this client. Whatever is made for a client
@@ -79,9 +79,9 @@ impl Client {
         &self.cancel
     }
 
-    /// Return the clock of the work that is done for the client.
-    pub(super) fn clock(&self) -> &Clock {
-        &self.clock
+    /// Return the time of the work that is done for the client.
+    pub(super) fn work_time(&self) -> &WorkTime {
+        &self.work_time
     }
 
     /// Return the one whose share of work and memory the client takes.

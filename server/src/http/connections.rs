@@ -2,13 +2,15 @@
 //!
 //! A connection is *idle* while no request of it is under way: it has sent nothing yet, half a
 //! header, or waits for the next request. Idle connections cost a client nothing, so they are the
-//! ones to give way, the oldest first.
+//! first ones to give way, the oldest first. If there are none, those give way whose client still
+//! sends the body of a request: half a body costs hardly more.
 
 use super::client::Address;
 use axum::body::{Body, Bytes};
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::Incoming;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,13 +35,33 @@ struct Open {
 #[derive(Debug)]
 struct Entry {
     address: Address,
-    n_requests: Arc<AtomicUsize>,
+    under_way: Arc<Counts>,
     close: Arc<Notify>,
 }
 
+/// The requests of a connection.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Those whose answers are not sent.
+    n_requests: AtomicUsize,
+    /// Those whose bodies have not come.
+    n_receiving: AtomicUsize,
+}
+
+/// The connections that may give way.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Idle,
+    /// The client still sends the body of a request.
+    Receiving,
+}
+
 impl Entry {
-    fn is_idle(&self) -> bool {
-        self.n_requests.load(Ordering::Relaxed) == 0
+    fn is(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Idle => self.under_way.n_requests.load(Ordering::Relaxed) == 0,
+            Kind::Receiving => self.under_way.n_receiving.load(Ordering::Relaxed) > 0,
+        }
     }
 }
 
@@ -48,10 +70,9 @@ impl Open {
         self.all.values().filter(|entry| entry.address == address).count()
     }
 
-    /// Close the oldest idle connection of those that `may` be closed. Return false if there is
-    /// none.
-    fn close_idle(&mut self, may: impl Fn(Address) -> bool) -> bool {
-        let oldest = self.all.iter().find(|(_, entry)| entry.is_idle() && may(entry.address));
+    /// Close the oldest connection of a kind at an address. Return false if there is none.
+    fn close(&mut self, kind: Kind, address: Address) -> bool {
+        let oldest = self.all.iter().find(|(_, entry)| entry.is(kind) && entry.address == address);
         let Some(entry) = oldest.map(|(&id, _)| id).and_then(|id| self.all.remove(&id)) else {
             return false;
         };
@@ -59,13 +80,15 @@ impl Open {
         true
     }
 
-    /// Return the address with the most idle connections.
-    fn idlest(&self) -> Option<Address> {
-        let mut n_idle: HashMap<Address, usize> = HashMap::new();
-        for entry in self.all.values().filter(|entry| entry.is_idle()) {
-            *n_idle.entry(entry.address).or_default() += 1;
+    /// Close a connection at the address that has the most of a kind. Return false if there is none
+    /// of the kind.
+    fn close_of_most(&mut self, kind: Kind) -> bool {
+        let mut counts: HashMap<Address, usize> = HashMap::new();
+        for entry in self.all.values().filter(|entry| entry.is(kind)) {
+            *counts.entry(entry.address).or_default() += 1;
         }
-        n_idle.into_iter().max_by_key(|&(_, n)| n).map(|(address, _)| address)
+        let most = counts.into_iter().max_by_key(|&(_, n)| n);
+        most.is_some_and(|(address, _)| self.close(kind, address))
     }
 }
 
@@ -86,15 +109,14 @@ impl Connections {
         share.max(1)
     }
 
-    /// Return true if there is room for another connection. If there is none, an idle one of the
-    /// address that has most of them gives way.
+    /// Return true if there is room for another connection. If there is none, one gives way of the
+    /// address that has most of them.
     pub fn make_room(&self) -> bool {
         let mut open = self.open();
         if open.all.len() < self.most {
             return true;
         }
-        let idlest = open.idlest();
-        idlest.is_some_and(|idlest| open.close_idle(|address| address == idlest))
+        [Kind::Idle, Kind::Receiving].into_iter().any(|kind| open.close_of_most(kind))
     }
 
     /// Wait until there is room for another connection.
@@ -108,18 +130,19 @@ impl Connections {
         }
     }
 
-    /// Add a connection from `address`. If the address has its share of them, its oldest idle one
-    /// gives way; `None` if it has none.
+    /// Add a connection from `address`. If the address has its share of them, one of its own gives
+    /// way; `None` if none can.
     pub fn add(self: &Arc<Self>, address: Address) -> Option<Connection> {
         let mut open = self.open();
-        if open.n_of(address) >= self.share(address) && !open.close_idle(|other| other == address) {
+        let has_share = open.n_of(address) >= self.share(address);
+        if has_share && ![Kind::Idle, Kind::Receiving].into_iter().any(|kind| open.close(kind, address)) {
             return None;
         }
         let id = open.n_before;
         open.n_before += 1;
-        let (n_requests, close) = (Arc::<AtomicUsize>::default(), Arc::<Notify>::default());
-        open.all.insert(id, Entry { address, n_requests: n_requests.clone(), close: close.clone() });
-        Some(Connection { table: self.clone(), id, n_requests, close })
+        let (under_way, close) = (Arc::<Counts>::default(), Arc::<Notify>::default());
+        open.all.insert(id, Entry { address, under_way: under_way.clone(), close: close.clone() });
+        Some(Connection { table: self.clone(), id, under_way, close })
     }
 }
 
@@ -128,15 +151,24 @@ impl Connections {
 pub(super) struct Connection {
     table: Arc<Connections>,
     id: u64,
-    n_requests: Arc<AtomicUsize>,
+    under_way: Arc<Counts>,
     close: Arc<Notify>,
 }
 
 impl Connection {
     /// Begin a request. The connection is not idle until the result is dropped.
     pub fn begin(&self) -> UnderWay {
-        self.n_requests.fetch_add(1, Ordering::Relaxed);
-        UnderWay(self.n_requests.clone())
+        self.under_way.n_requests.fetch_add(1, Ordering::Relaxed);
+        UnderWay(self.under_way.clone())
+    }
+
+    /// Receive the body of a request.
+    pub fn receive<B: HttpBody>(&self, body: B) -> Receiving<B> {
+        let open = (!body.is_end_stream()).then(|| {
+            self.under_way.n_receiving.fetch_add(1, Ordering::Relaxed);
+            OpenBody(self.under_way.clone())
+        });
+        Receiving { body, open }
     }
 
     /// Return a notice that tells the connection to give way.
@@ -154,11 +186,52 @@ impl Drop for Connection {
 
 /// A request under way.
 #[derive(Debug)]
-pub(super) struct UnderWay(Arc<AtomicUsize>);
+pub(super) struct UnderWay(Arc<Counts>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.n_requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The body of a request of which more may come.
+#[derive(Debug)]
+struct OpenBody(Arc<Counts>);
+
+impl Drop for OpenBody {
+    fn drop(&mut self) {
+        self.0.n_receiving.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The body of a request, which counts until all of it has come or nobody wants more of it.
+#[derive(Debug)]
+pub(super) struct Receiving<B = Incoming> {
+    body: B,
+    open: Option<OpenBody>,
+}
+
+impl<B: HttpBody + Unpin> HttpBody for Receiving<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if self.body.is_end_stream() || matches!(frame, Poll::Ready(None | Some(Err(_)))) {
+            self.open = None;
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -193,6 +266,8 @@ impl HttpBody for Sending {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::convert::Infallible;
+    use http_body_util::{BodyExt, Full};
 
     fn address(last: u8) -> Address {
         Address::new([10, 0, 0, last].into())
@@ -237,6 +312,51 @@ mod tests {
         assert!(!table.make_room());
         drop(busy);
         assert!(table.make_room());
+    }
+
+    /// A body of which a part comes, without saying whether it is the last one.
+    #[derive(Default)]
+    struct Part {
+        has_come: bool,
+        is_last: bool,
+    }
+
+    impl HttpBody for Part {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            let part = self.get_mut();
+            let has_come = std::mem::replace(&mut part.has_come, true);
+            match has_come {
+                false => Poll::Ready(Some(Ok(Frame::data("part".into())))),
+                true if part.is_last => Poll::Ready(None),
+                true => Poll::Pending,
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn half_a_body_keeps_nobody_out() {
+        let table = Connections::new(4);
+        let all: Vec<_> = [1, 1, 2, 2].iter().map(|&n| table.add(address(n)).unwrap()).collect();
+        let _under_way: Vec<_> = all.iter().map(Connection::begin).collect();
+        let whole = all[0].receive(Full::<Bytes>::from("whole"));
+        assert_eq!(whole.collect().await.unwrap().to_bytes(), "whole");
+        assert!(!table.make_room(), "all have their bodies");
+        let mut half = all[3].receive(Part::default());
+        assert!(half.frame().await.is_some());
+        assert!(table.make_room());
+        let is_open = |connection: &Connection| table.open().all.contains_key(&connection.id);
+        assert!(is_open(&all[0]) && is_open(&all[2]) && !is_open(&all[3]));
+        let three = table.add(address(3)).unwrap();
+        let _under_way = three.begin();
+        let mut last = three.receive(Part { is_last: true, ..Part::default() });
+        assert!(last.frame().await.is_some() && last.frame().await.is_none());
+        assert!(!table.make_room(), "its body has come");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use backstitch_models::Cancel;
 use core::cell::Cell;
 use core::fmt;
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 /// The bytes that an allocator adds to each allocation, at most.
@@ -115,15 +115,18 @@ struct Budget<'c> {
 }
 
 impl Budget<'_> {
-    /// Count a value. Return true if reading is to end.
-    fn is_over(&self) -> bool {
+    /// Count a value.
+    ///
+    /// # Errors
+    /// If the request to cancel was made.
+    fn count<E: serde::de::Error>(&self) -> Result<(), E> {
         let n_values = self.n_values.get().wrapping_add(1);
         self.n_values.set(n_values);
-        let is_over = n_values.is_multiple_of(LOOK_EVERY) && self.cancel.is_cancelled();
-        if is_over {
+        if n_values.is_multiple_of(LOOK_EVERY) && self.cancel.is_cancelled() {
             self.failure.set(Some(JsonError::Cancelled));
+            return Err(E::custom("cancelled"));
         }
-        is_over
+        Ok(())
     }
 }
 
@@ -190,9 +193,11 @@ impl<'de> Visitor<'de> for Fields<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
-        let mut fields = Map::new();
+        let (mut fields, mut n_fields) = (Map::new(), 0);
         while let Some(name) = access.next_key::<String>()? {
-            if fields.len() >= MOST_FIELDS {
+            // One that comes again is one more to read.
+            n_fields += 1;
+            if n_fields > MOST_FIELDS {
                 self.0.failure.set(Some(JsonError::Fields));
                 return Err(A::Error::custom("too many fields"));
             }
@@ -215,7 +220,7 @@ impl Fields<'_> {
         let paid = name.len() + OVERHEAD + PER_ENTRY;
         let value = match purse.pay(paid) {
             true => access.next_value_seed(purse),
-            false => access.next_value::<IgnoredAny>().and_then(|_| purse.unpaid()),
+            false => access.next_value_seed(Skip(self.0)).and_then(|()| purse.unpaid()),
         };
         let is_too_large = is_empty.get();
         if is_too_large && is_bulky {
@@ -236,9 +241,7 @@ impl<'de> DeserializeSeed<'de> for Purse<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        if self.all.is_over() {
-            return Err(D::Error::custom("cancelled"));
-        }
+        self.all.count()?;
         deserializer.deserialize_any(self)
     }
 }
@@ -299,7 +302,7 @@ impl<'de> Visitor<'de> for Purse<'_> {
         while let Some(name) = access.next_key::<String>()? {
             if !self.pay(name.len() + OVERHEAD) || !self.make_room(&mut entries) {
                 drop(entries);
-                access.next_value::<IgnoredAny>()?;
+                access.next_value_seed(Skip(self.all))?;
                 return skip_map(self, access);
             }
             let value = access.next_value_seed(self)?;
@@ -316,17 +319,74 @@ impl<'de> Visitor<'de> for Purse<'_> {
     }
 }
 
+/// Reads over a value.
+#[derive(Clone, Copy)]
+struct Skip<'b>(&'b Budget<'b>);
+
+impl<'de> DeserializeSeed<'de> for Skip<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        self.0.count()?;
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Skip<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
+        while access.next_element_seed(self)?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
+        while access.next_key_seed(self)?.is_some() {
+            access.next_value_seed(self)?;
+        }
+        Ok(())
+    }
+}
+
 /// Read over the rest of a list that cannot be paid.
-fn skip_list<'de, A: SeqAccess<'de>>(purse: Purse<'_>, mut access: A) -> Result<Value, A::Error> {
+fn skip_list<'de, A: SeqAccess<'de>>(purse: Purse<'_>, access: A) -> Result<Value, A::Error> {
     let value = purse.unpaid()?;
-    while access.next_element::<IgnoredAny>()?.is_some() {}
+    Skip(purse.all).visit_seq(access)?;
     Ok(value)
 }
 
 /// Read over the rest of an object that cannot be paid.
-fn skip_map<'de, A: MapAccess<'de>>(purse: Purse<'_>, mut access: A) -> Result<Value, A::Error> {
+fn skip_map<'de, A: MapAccess<'de>>(purse: Purse<'_>, access: A) -> Result<Value, A::Error> {
     let value = purse.unpaid()?;
-    while access.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+    Skip(purse.all).visit_map(access)?;
     Ok(value)
 }
 

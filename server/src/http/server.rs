@@ -15,6 +15,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use socket2::SockRef;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
@@ -22,7 +23,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// The time between looks at whether the model is idle.
 const IDLE_CHECK: Duration = Duration::from_millis(250);
@@ -117,10 +118,7 @@ impl Server {
         let service = TowerToHyperService::new(router(&host));
         let connections = GracefulShutdown::new();
         let open = Connections::new(host.params().max_connections);
-        let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(host.params().header_timeout);
-        // Some clients compare names of headers letter by letter.
-        builder.title_case_headers(true);
+        let protocol = protocol(host.params().header_timeout);
         // Connections do not put the next look off.
         let mut idle = tokio::time::interval(IDLE_CHECK);
         loop {
@@ -147,17 +145,8 @@ impl Server {
             let close = own.close();
             let service = answering(service.clone(), own, address);
             let socket = TokioIo::new(Socket::new(stream, host.params().write_timeout));
-            let connection = connections.watch(builder.serve_connection(socket, service));
-            tokio::spawn(async move {
-                let ended = tokio::select! {
-                    ended = connection => ended,
-                    () = close.notified() => return,
-                };
-                // Clients that go away in the middle are no error of ours.
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "connection");
-                }
-            });
+            let connection = connections.watch(protocol.serve_connection(socket, service));
+            tokio::spawn(until(connection, close));
         }
         tracing::info!("stopping");
         drop(listeners);
@@ -170,9 +159,31 @@ impl Server {
     }
 }
 
-/// Return true for addresses that a listener at `::` may have too.
-fn is_within_all(address: IpAddr) -> bool {
-    address.is_ipv6() || address.is_unspecified() || address.is_loopback()
+/// Return HTTP/1.1 with a time limit for headers.
+fn protocol(header_timeout: Duration) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(header_timeout);
+    // Some clients compare names of headers letter by letter.
+    builder.title_case_headers(true);
+    builder
+}
+
+/// Serve a connection until it ends or has to give way.
+async fn until(connection: impl Future<Output = hyper::Result<()>>, close: Arc<Notify>) {
+    let ended = tokio::select! {
+        ended = connection => ended,
+        () = close.notified() => return,
+    };
+    // Clients that go away in the middle are no error of ours.
+    if let Err(error) = ended {
+        tracing::debug!(%error, "connection");
+    }
+}
+
+/// Return true if a listener at `::` is at this address of this machine too.
+fn is_within(all: &TcpListener, address: IpAddr) -> bool {
+    let has_ipv4 = || SockRef::from(all).only_v6().is_ok_and(|only_v6| !only_v6);
+    address.is_ipv6() || (address.is_unspecified() || address.is_loopback()) && has_ipv4()
 }
 
 /// Listen on addresses with one port.
@@ -186,8 +197,11 @@ fn bind(hosts: &[String], mut port: u16) -> io::Result<Vec<TcpListener>> {
         let listener = match TcpListener::bind(addresses.as_slice()) {
             Err(error)
                 if error.kind() == io::ErrorKind::AddrInUse
-                    && all.first().is_some_and(|all| all != host)
-                    && addresses.iter().all(|address| is_within_all(address.ip())) =>
+                    && !all.contains(host)
+                    && listeners
+                        .first()
+                        .filter(|_| !all.is_empty())
+                        .is_some_and(|all| addresses.iter().all(|address| is_within(all, address.ip()))) =>
             {
                 continue;
             }
@@ -213,7 +227,7 @@ fn answering(
     service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(address);
         let under_way = own.begin();
-        let answer = router.call(request);
+        let answer = router.call(request.map(|body| own.receive(body)));
         async move { Ok(answer.await?.map(|body| Sending { body, under_way })) }
     })
 }

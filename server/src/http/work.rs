@@ -143,11 +143,11 @@ impl Job {
     }
 }
 
-/// The clock of a piece of work.
+/// The time for which a piece of work runs.
 #[derive(Clone, Default)]
-pub(super) struct Clock(Option<Arc<Job>>);
+pub(super) struct WorkTime(Option<Arc<Job>>);
 
-impl Clock {
+impl WorkTime {
     /// Do something that is not for this client alone, without counting its time.
     pub fn pause<T>(&self, work: impl FnOnce() -> T) -> T {
         let began = Instant::now();
@@ -159,9 +159,9 @@ impl Clock {
     }
 }
 
-impl std::fmt::Debug for Clock {
+impl std::fmt::Debug for WorkTime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Clock").finish_non_exhaustive()
+        f.debug_tuple("WorkTime").finish_non_exhaustive()
     }
 }
 
@@ -185,14 +185,14 @@ pub(crate) async fn blocking<T: Send + 'static>(
     class: Class,
     work: impl FnOnce(&Client) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let failed = || ApiError::new(ErrorKind::Server, "the request could not be read");
+    let failed = || ApiError::new(ErrorKind::Server, "the work for this request failed");
     let (queue, owner) = (QUEUE.clone(), client.owner());
     let asked = Instant::now();
     let permit = queue.enter(owner, class).await.map_err(|_| failed())?;
     let begun = Instant::now();
     let job = Job::new(queue, owner, class, permit);
-    let (probed, run, clock) = (job.clone(), job.clone(), Clock(Some(job.clone())));
-    let client = client.clone().with_work(Cancel::from_fn(move || probed.is_over()), clock);
+    let (probed, run, time) = (job.clone(), job.clone(), WorkTime(Some(job.clone())));
+    let client = client.clone().with_work(Cancel::from_fn(move || probed.is_over()), time);
     let leave = Leave(job);
     let mut task = tokio::task::spawn_blocking(move || {
         let result = work(&client);

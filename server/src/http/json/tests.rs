@@ -53,6 +53,23 @@ fn the_number_of_fields_is_bounded() {
     };
     assert!(read(&object(MOST_FIELDS)).is_ok());
     assert!(matches!(read(&object(MOST_FIELDS + 1)), Err(JsonError::Fields)));
+    let again = vec!["\"x\": 0"; MOST_FIELDS + 1].join(",");
+    assert!(matches!(read(&format!("{{{again}}}")), Err(JsonError::Fields)), "one name again and again");
+}
+
+#[test]
+fn values_that_are_read_over_end_with_their_client_too() {
+    let looks = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    for value in ["0", "[0]", "{\"a\":0}", "\"\""] {
+        let list = vec![value; 200_000].join(",");
+        let counted = looks.clone();
+        let cancel =
+            Cancel::from_fn(move || counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 20);
+        let text = format!("{{\"unknown\": [{list}]}}");
+        looks.store(0, std::sync::atomic::Ordering::Relaxed);
+        let read = read_object(text.as_bytes(), 1 << 30, &cancel);
+        assert!(matches!(read, Err(JsonError::Cancelled)), "{value}");
+    }
 }
 
 #[test]

@@ -9,6 +9,11 @@ use tokio::sync::oneshot::{Receiver, Sender, channel};
 /// The most pieces of work that may have begun for all owners together, in numbers that one owner
 /// may have.
 const MOST_TIMES: usize = 8;
+/// The most of them in any case, fewer than the threads of tokio for blocking work (512): work that
+/// found no thread would hold its permit.
+const MOST_BEGUN: usize = 384;
+/// The most permits.
+const MOST_PERMITS: usize = 64;
 
 /// The class of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,10 +235,10 @@ impl Drop for Place {
 }
 
 impl RunQueue {
-    /// Make a queue with `n_permits`, at least 2, of whose work at most `n_suspended` pieces wait
-    /// for their next turn while others run, and one more of each owner.
+    /// Make a queue with `n_permits`, at least 2 and at most [`MOST_PERMITS`], of whose work at most
+    /// `n_suspended` pieces wait for their next turn while others run, and one more of each owner.
     pub fn new(n_permits: usize, n_suspended: usize) -> Arc<Self> {
-        let n_permits = n_permits.max(2);
+        let n_permits = n_permits.clamp(2, MOST_PERMITS);
         Arc::new(RunQueue { n_permits, n_begun_most: n_permits + n_suspended, state: Mutex::default() })
     }
 
@@ -275,7 +280,8 @@ impl RunQueue {
     fn may_begin(&self, begun: &HashMap<Owner, usize>, owner: Owner) -> bool {
         let n_all: usize = begun.values().sum();
         let most = self.n_begun_most;
-        n_all < most || (!begun.contains_key(&owner) && n_all < MOST_TIMES * most)
+        let of_all = (MOST_TIMES * most).min(MOST_BEGUN);
+        n_all < most || (!begun.contains_key(&owner) && n_all < of_all)
     }
 
     /// Give free permits to work that waits.

@@ -37,7 +37,7 @@ fn work_ends_when_its_client_leaves_or_its_time_is_over() {
 fn what_is_for_all_clients_is_not_counted() {
     let job = job(&RunQueue::new(2, 4), Class::Short);
     let (since, time) = (job.run().since, Duration::from_millis(3));
-    Clock(Some(job.clone())).pause(|| std::thread::sleep(time));
+    WorkTime(Some(job.clone())).pause(|| std::thread::sleep(time));
     assert!(job.run().since >= since + time);
 }
 
