@@ -176,8 +176,11 @@ fn a_call_that_comes_back_is_not_evaluated_again() {
             "<tool_call>\n\n<function={{ c.function.name }}>\n\n{% for k, v in c.function.arguments.items() %}<parameter={{ k }}>\n{{ v }}\n</parameter>\n\n{% endfor %}</function>\n\n</tool_call>",
         ),
     ];
-    for (name, call) in spaced {
-        let server = Running::start(backstitch_demo::GGUF, Some(&template(call)));
+    let spaced = spaced.map(|(name, call)| (name, template(call)));
+    // One that has no calls: they are written into the texts of the assistant.
+    let plain = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
+    for (name, template) in spaced.into_iter().chain([("without calls", plain.to_owned())]) {
+        let server = Running::start(backstitch_demo::GGUF, Some(&template));
         let (path, mut body) = request("chat", 400, None);
         let answer = server.post(path, &body);
         let message = answer["choices"][0]["message"].clone();

@@ -27,61 +27,91 @@ fn is_answer(message: &Message) -> bool {
 /// messages of one speaker become one where they are neighbours; otherwise an empty message of the
 /// other stands between them. Calls and their results belong to no turn.
 pub(super) fn arrange_turns(messages: Vec<Message>, demands: &Demands, has_tools: bool) -> Vec<Message> {
-    let turns = &demands.turns;
-    let mut placed: Vec<Message> = Vec::with_capacity(messages.len());
-    let mut last: Option<Speaker> = None;
-    for message in messages {
-        let follows_answer = placed.last().is_some_and(is_answer);
-        let follows_tool =
-            placed.last().is_some_and(|last| last.role == "tool" || !last.tool_calls.is_empty());
-        let follows_user = placed.last().is_some_and(|before| before.role == "user");
-        match (message.role.as_str(), last) {
-            ("user", Some(Speaker::User)) => {
-                if follows_user && !turns.two_users {
-                    join_last(&mut placed, message);
-                    continue;
-                }
-                let is_taken = if follows_tool { turns.user_behind_result } else { turns.two_users };
-                if !is_taken {
-                    placed.push(Message::new("assistant", ""));
-                }
-                last = Some(Speaker::User);
-            }
-            ("user", _) => last = Some(Speaker::User),
-            ("assistant", None) if !turns.first_answer => {
-                placed.push(Message::new("user", ""));
-                last = Some(if is_answer(&message) { Speaker::Assistant } else { Speaker::User });
-            }
-            ("assistant", Some(Speaker::Assistant)) if is_answer(&message) => {
-                if follows_answer && !turns.two_answers {
-                    join_last(&mut placed, message);
-                    continue;
-                }
-                if !turns.two_answers {
-                    placed.push(Message::new("user", ""));
-                }
-            }
-            ("assistant", Some(Speaker::Assistant)) if follows_answer && !turns.call_behind_answer => {
-                if demands.results.takes_text(&message) {
-                    join_last(&mut placed, message);
-                } else {
-                    placed.extend([Message::new("user", ""), message]);
-                }
-                // The turn of the answer is one of calls now, or the empty message begins another.
-                last = Some(Speaker::User);
-                continue;
-            }
-            ("assistant", _) if is_answer(&message) => last = Some(Speaker::Assistant),
-            _ => {}
-        }
-        placed.push(message);
-    }
-    let can_lack_user = turns.no_user && (turns.no_user_with_tools || !has_tools);
+    let mut turns = Turns { demands, placed: Vec::with_capacity(messages.len()), last: None };
+    messages.into_iter().for_each(|message| turns.place(message));
+    let mut placed = turns.placed;
+    let can_lack_user = demands.turns.no_user && (demands.turns.no_user_with_tools || !has_tools);
     if !can_lack_user && placed.iter().all(|message| message.role != "user") {
         let n_systems = placed.iter().take_while(|message| is_system(message)).count();
         placed.insert(n_systems, Message::new("user", ""));
     }
     placed
+}
+
+/// The turns so far.
+struct Turns<'d> {
+    demands: &'d Demands,
+    placed: Vec<Message>,
+    last: Option<Speaker>,
+}
+
+impl Turns<'_> {
+    fn place(&mut self, message: Message) {
+        match message.role.as_str() {
+            "user" => self.place_user(message),
+            "assistant" if is_answer(&message) => self.place_answer(message),
+            "assistant" => self.place_calls(message),
+            _ => self.placed.push(message),
+        }
+    }
+
+    fn place_user(&mut self, message: Message) {
+        let turns = &self.demands.turns;
+        if self.last == Some(Speaker::User) {
+            let before = self.placed.last();
+            if before.is_some_and(|before| before.role == "user") && !turns.two_users {
+                return join_last(&mut self.placed, message);
+            }
+            let follows_tool =
+                before.is_some_and(|before| before.role == "tool" || !before.tool_calls.is_empty());
+            let is_taken = if follows_tool { turns.user_behind_result } else { turns.two_users };
+            if !is_taken {
+                self.placed.push(Message::new("assistant", ""));
+            }
+        }
+        self.last = Some(Speaker::User);
+        self.placed.push(message);
+    }
+
+    fn place_answer(&mut self, message: Message) {
+        let turns = &self.demands.turns;
+        match self.last {
+            None if !turns.first_answer => self.placed.push(Message::new("user", "")),
+            Some(Speaker::Assistant) if !turns.two_answers => {
+                if self.follows_answer() {
+                    return join_last(&mut self.placed, message);
+                }
+                self.placed.push(Message::new("user", ""));
+            }
+            _ => {}
+        }
+        self.last = Some(Speaker::Assistant);
+        self.placed.push(message);
+    }
+
+    fn place_calls(&mut self, message: Message) {
+        let turns = &self.demands.turns;
+        match self.last {
+            None if !turns.first_answer => {
+                self.placed.extend([Message::new("user", ""), message]);
+                self.last = Some(Speaker::User);
+            }
+            Some(Speaker::Assistant) if self.follows_answer() && !turns.call_behind_answer => {
+                if self.demands.results.takes_text(&message) {
+                    join_last(&mut self.placed, message);
+                } else {
+                    self.placed.extend([Message::new("user", ""), message]);
+                }
+                // The turn of the answer is one of calls now, or the empty message begins another.
+                self.last = Some(Speaker::User);
+            }
+            _ => self.placed.push(message),
+        }
+    }
+
+    fn follows_answer(&self) -> bool {
+        self.placed.last().is_some_and(is_answer)
+    }
 }
 
 /// Join a message with the last one.

@@ -14,12 +14,23 @@ use core::ops::Range;
 /// costs a look at all that is left.
 const MAX_MISSING: usize = 16;
 
-/// Return the byte offsets in `text` at which `messages` end, ascending: for the last one the end
-/// of its text, for others the place where the text of the next one begins, because what the
-/// template writes between them stays when the next one is edited. `ranges` are the parts of `text`
-/// that are not the template's own.
-pub(super) fn offsets(text: &str, ranges: &[Range<usize>], messages: &[Message]) -> Vec<usize> {
-    let (mut offsets, mut n_missing, mut end) = (Vec::new(), 0, None);
+/// Return the byte offsets in `text` at which messages with these [`spans`] end, ascending: for the
+/// last one the end of its text, for others the place where the text of the next one begins,
+/// because what the template writes between them stays when the next one is edited.
+pub(super) fn offsets(spans: &[(&Message, Range<usize>)]) -> Vec<usize> {
+    // The first message has none before it.
+    let starts = spans.iter().skip(1).map(|(_, span)| span.start);
+    starts.chain(spans.last().map(|(_, span)| span.end)).collect()
+}
+
+/// Return the messages whose texts are found in `text`, with the byte range of the last text of
+/// each. `ranges` are the parts of `text` that are not the template's own.
+pub(super) fn spans<'m>(
+    text: &str,
+    ranges: &[Range<usize>],
+    messages: &'m [Message],
+) -> Vec<(&'m Message, Range<usize>)> {
+    let (mut spans, mut n_missing) = (Vec::new(), 0);
     let mut ranges = ranges.iter().cloned();
     for message in messages {
         let Some(last) = message.content.texts().last().map(|last| last.trim()) else { continue };
@@ -34,9 +45,7 @@ pub(super) fn offsets(text: &str, ranges: &[Range<usize>], messages: &[Message])
         });
         match found {
             Some(start) => {
-                // The first message has none before it.
-                offsets.extend(end.map(|_| start));
-                end = Some(start + last.len());
+                spans.push((message, start..start + last.len()));
                 ranges = ahead;
             }
             None => n_missing += 1,
@@ -45,8 +54,7 @@ pub(super) fn offsets(text: &str, ranges: &[Range<usize>], messages: &[Message])
             break;
         }
     }
-    offsets.extend(end);
-    offsets
+    spans
 }
 
 /// Return the byte offsets in `text` at which its tokens begin, and the end of the last one, as far

@@ -38,6 +38,8 @@ pub(super) struct Written {
     pub text: Text,
     /// The message to continue, with what was arranged to stand in it.
     pub continued: Option<Message>,
+    /// The messages as they were arranged, without the one to continue.
+    pub messages: Vec<Message>,
 }
 
 /// The roles beyond the usual ones that are tried for a request.
@@ -105,7 +107,7 @@ impl Template {
         let (messages, continued) = self.arranged(input);
         let conversation = self.conversation(input, &messages, self.demands().full_schemas, false);
         let error = match self.render(&conversation, input.adds_prompt) {
-            Ok(text) => return Ok(Written { conversation, text, continued }),
+            Ok(text) => return Ok(Written { conversation, text, continued, messages }),
             Err(error) => error,
         };
         if !is_refusal(&error) || input.request.tools.is_empty() {
@@ -113,7 +115,7 @@ impl Template {
         }
         let conversation = self.conversation(input, &messages, true, true);
         let text = self.render(&conversation, input.adds_prompt).map_err(|_| error)?;
-        Ok(Written { conversation, text, continued })
+        Ok(Written { conversation, text, continued, messages })
     }
 
     /// Return the messages in a form that the template can express, apart from the one to continue:

@@ -157,7 +157,8 @@ impl OwnCalls {
     }
 
     /// Put the tokens that the model wrote into a prompt, in the places of what the template wrote
-    /// for the same calls. A place begins with text of the template: people may quote calls.
+    /// for the same calls. A place begins with text of the template, or in a text of the assistant
+    /// if calls are written there: people may quote calls.
     pub fn restore(&self, prompt: &mut Prompt, messages: &[Message], format: CallFormat<'_>) {
         if self.lock().all.is_empty() {
             return;
@@ -177,7 +178,8 @@ impl OwnCalls {
             return;
         }
         let mut places = format.format.find_calls(&prompt.text, format.tools);
-        places.retain(|place| prompt.trusted.iter().any(|range| range.contains(&place.range.start)));
+        let own = prompt.trusted.iter().chain(&prompt.with_calls);
+        places.retain(|place| own.clone().any(|range| range.contains(&place.range.start)));
         let offsets = token_offsets(&prompt.text, &prompt.tokens, format.vocab);
         let (mut edits, mut from) = (Vec::<Edit>::new(), 0);
         for (calls, answer) in known {

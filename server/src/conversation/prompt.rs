@@ -27,6 +27,8 @@ pub struct Prompt {
     pub in_answer: bool,
     /// The parts of the text, as byte ranges, that the template wrote.
     pub trusted: Vec<Range<usize>>,
+    /// The texts of the assistant, as byte ranges, if calls are written into them.
+    pub with_calls: Vec<Range<usize>>,
 }
 
 /// Text with the byte ranges in which control tokens are recognised.
@@ -115,7 +117,7 @@ impl Template {
         let adds_prompt = request.add_generation_prompt || to_continue.is_some();
         let continued = to_continue.map(|continued| continued.message);
         let input = Input { request, messages, continued, is_thinking, vocab, adds_prompt };
-        let Written { conversation, mut text, continued } = self.written(&input)?;
+        let Written { conversation, mut text, continued, messages: arranged } = self.written(&input)?;
         let (mut generation_prompt, mut in_reasoning, mut in_answer) = (String::new(), false, false);
         if adds_prompt {
             if text.text.ends_with("<turn|>\n") && self.source().contains("<|turn>model") {
@@ -146,9 +148,23 @@ impl Template {
             text.strip(&bos.unwrap_or_default());
         }
         let tokens = text.tokenize(vocab, self.bounds())?;
-        let offsets = ends::offsets(&text.text, &text.untrusted(), messages);
-        let message_ends = ends::token_counts(&text.text, &tokens, vocab, &offsets);
+        let has_calls_as_text = self.writes_calls_as_text();
+        let messages = if has_calls_as_text { &arranged } else { messages };
+        let spans = ends::spans(&text.text, &text.untrusted(), messages);
+        let message_ends = ends::token_counts(&text.text, &tokens, vocab, &ends::offsets(&spans));
+        let of_assistant =
+            spans.into_iter().filter(|(message, _)| has_calls_as_text && message.role == "assistant");
+        let with_calls = of_assistant.map(|(_, span)| span).collect();
         let Text { text, trusted } = text;
-        Ok(Prompt { text, tokens, message_ends, generation_prompt, in_reasoning, in_answer, trusted })
+        Ok(Prompt {
+            text,
+            tokens,
+            message_ends,
+            generation_prompt,
+            in_reasoning,
+            in_answer,
+            trusted,
+            with_calls,
+        })
     }
 }

@@ -31,25 +31,7 @@ impl Request {
                 "responses are not stored: send the whole input instead of 'previous_response_id' or 'conversation'",
             ));
         }
-        let (mut messages, mut paths) = (Vec::new(), Vec::new());
-        if let Some(instructions) = body.str("instructions")? {
-            messages.push(Message::new("system", instructions));
-            paths.push("instructions".to_owned());
-        }
-        match body.get("input") {
-            None => return Err(ConversationError::missing("input")),
-            Some(Value::String(text)) => {
-                messages.push(Message::new("user", text.as_str()));
-                paths.push("input".to_owned());
-            }
-            Some(Value::Array(_)) => {
-                for (path, item) in body.list("input")? {
-                    read_item(&Object::at(path.clone(), item)?, &mut messages)?;
-                    paths.resize(messages.len(), path);
-                }
-            }
-            Some(_) => return Err(ConversationError::wrong("input", "a string or an array of items")),
-        }
+        let (messages, paths) = read_messages(&body)?;
         let mut request = Request::new(messages);
         request.paths.messages = paths;
         for (path, tool) in body.list("tools")? {
@@ -72,6 +54,30 @@ impl Request {
         }
         Ok(request)
     }
+}
+
+/// Return the messages of instructions and input, and the path of each.
+fn read_messages(body: &Object<'_>) -> Result<(Vec<Message>, Vec<String>), ConversationError> {
+    let (mut messages, mut paths) = (Vec::new(), Vec::new());
+    if let Some(instructions) = body.str("instructions")? {
+        messages.push(Message::new("system", instructions));
+        paths.push("instructions".to_owned());
+    }
+    match body.get("input") {
+        None => return Err(ConversationError::missing("input")),
+        Some(Value::String(text)) => {
+            messages.push(Message::new("user", text.as_str()));
+            paths.push("input".to_owned());
+        }
+        Some(Value::Array(_)) => {
+            for (path, item) in body.list("input")? {
+                read_item(&Object::at(path.clone(), item)?, &mut messages)?;
+                paths.resize(messages.len(), path);
+            }
+        }
+        Some(_) => return Err(ConversationError::wrong("input", "a string or an array of items")),
+    }
+    Ok((messages, paths))
 }
 
 /// Append what an item says. Items of one answer of the assistant become one message.

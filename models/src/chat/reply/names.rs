@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use super::cursor::is_name;
 use super::formats::HARMONY;
 use super::literal;
-use super::syntax::{Attribute, CallSyntax, Part, ReasoningSyntax};
+use super::syntax::{CallSyntax, Part, ReasoningSyntax};
 use super::tools::{MAX_NAME, Tools};
 use crate::chat::Value;
 
@@ -54,11 +54,7 @@ fn can_name_parameter(syntax: &CallSyntax, name: &str) -> bool {
         Part::Tags(tags) if !tags.namespace.is_empty() => {
             !name.is_empty() && name.len() <= MAX_NAME && !name.starts_with('/') && !name.contains(['<', '>'])
         }
-        // Quotes in attributes of this kind are escaped.
-        Part::Tags(tags) if tags.attribute == Attribute::Type => {
-            name.len() <= MAX_NAME && !name.contains(['"', '&'])
-        }
-        Part::Tags(_) => name.len() <= MAX_NAME,
+        Part::Tags(tags) => tags.written_name(name).len() <= MAX_NAME,
         Part::Map(quote) => !name.contains(quote),
         Part::Keywords => literal::is_keyword(name),
         Part::JsonOrPython if syntax.is_python => literal::is_keyword(name),

@@ -75,7 +75,7 @@ impl Writer<'_> {
                 .attribute
                 .texts(*types)
                 .iter()
-                .map(|attribute| self.head(tags, &name.symbol(), attribute))
+                .map(|attribute| self.head(tags, &name.symbol(tags), attribute))
                 .collect();
             rules.push(format!("({}) ({}) {}SPACE?", heads.join(" | "), values.join(" | "), place.tail()));
         }
@@ -354,9 +354,9 @@ enum Name<'n> {
 
 impl Name<'_> {
     /// Return the symbol of the name.
-    fn symbol(self) -> String {
+    fn symbol(self, tags: &Tags) -> String {
         match self {
-            Self::Known(name) => quoted(name),
+            Self::Known(name) => quoted(&tags.written_name(name)),
             Self::Any(symbol) => symbol.into(),
         }
     }

@@ -4,6 +4,7 @@
 //! between two markers. The reader (`calls.rs`), the grammar (`grammar.rs`) and the writer
 //! (`write.rs`) follow from it.
 
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -109,6 +110,22 @@ impl Tags {
     /// Return the text behind the value of the parameter `name`.
     pub(super) fn end_of(&self, name: &str) -> String {
         if self.namespace.is_empty() { self.end.into() } else { format!("{}{name}>", self.end) }
+    }
+
+    /// Return a name as it stands in a tag: in attributes of XML quotes are escaped.
+    pub(super) fn written_name<'n>(&self, name: &'n str) -> Cow<'n, str> {
+        match self.attribute == Attribute::Type && name.contains(['&', '"']) {
+            true => name.replace('&', "&amp;").replace('"', "&quot;").into(),
+            false => name.into(),
+        }
+    }
+
+    /// Return the name that stands in a tag so.
+    pub(super) fn read_name(&self, written: &str) -> String {
+        match self.attribute {
+            Attribute::Type => written.replace("&quot;", "\"").replace("&amp;", "&"),
+            Attribute::None | Attribute::IsString => written.into(),
+        }
     }
 }
 

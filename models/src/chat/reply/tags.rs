@@ -193,14 +193,14 @@ impl TagReader {
     fn name(&mut self, cursor: &mut Cursor<'_>, tags: &Tags, tool: &Tool) -> Step {
         let at = self.start;
         let here = Cursor { at, ..*cursor };
-        match known_name(&here, tool, tags.after_name) {
+        match known_name(&here, tool, tags) {
             Some((_, Match::Partial)) => {
                 cursor.at = cursor.text.len();
                 return Step::More;
             }
             Some((name, _)) => {
                 self.name = name.to_string();
-                cursor.at = at + name.len() + tags.after_name.len();
+                cursor.at = at + tags.written_name(name).len() + tags.after_name.len();
             }
             None => match self.any_name(cursor, tags) {
                 Step::Done => {}
@@ -222,7 +222,7 @@ impl TagReader {
             None => cursor.more(),
             Some(name) if name.contains(['<', '\n']) => self.fail(cursor),
             Some(name) => {
-                self.name = name.trim().to_string();
+                self.name = tags.read_name(name.trim());
                 Step::Done
             }
         }
@@ -390,13 +390,14 @@ impl TagReader {
     }
 }
 
-/// Return the longest name of a parameter of `tool` that stands at the cursor with `behind` behind
-/// it, or one that may stand there once more text comes.
-fn known_name<'a>(cursor: &Cursor<'_>, tool: &'a Tool, behind: &str) -> Option<(&'a str, Match)> {
+/// Return the longest name of a parameter of `tool` that stands in a tag at the cursor, or one that
+/// may stand there once more text comes.
+fn known_name<'a>(cursor: &Cursor<'_>, tool: &'a Tool, tags: &Tags) -> Option<(&'a str, Match)> {
     let mut found: Option<(&str, Match)> = None;
     for name in tool.names().filter(|name| name.len() <= MAX_NAME) {
-        let whole = match cursor.look(name) {
-            Match::Found => Cursor { at: cursor.at + name.len(), ..*cursor }.look(behind),
+        let written = tags.written_name(name);
+        let whole = match cursor.look(&written) {
+            Match::Found => Cursor { at: cursor.at + written.len(), ..*cursor }.look(tags.after_name),
             other => other,
         };
         let is_better = match whole {
@@ -415,6 +416,6 @@ fn known_name<'a>(cursor: &Cursor<'_>, tool: &'a Tool, behind: &str) -> Option<(
 fn next_parameter(value: &str, tags: &Tags, tool: &Tool) -> Option<usize> {
     value.match_indices(tags.begin).map(|(at, _)| at).find(|at| {
         let cursor = Cursor { text: value, at: at + tags.begin.len(), ended: true };
-        known_name(&cursor, tool, tags.after_name).is_some()
+        known_name(&cursor, tool, tags).is_some()
     })
 }

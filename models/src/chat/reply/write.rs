@@ -171,7 +171,7 @@ fn tagged(tags: &Tags, tool: &Tool, name: &str, value: &Value) -> Option<String>
     }
     let line = if tags.own_lines { "\n" } else { "" };
     let attribute = tags.attribute.texts(Types::of(value)).pop().unwrap_or_default();
-    let end = tags.end_of(name);
+    let (end, name) = (tags.end_of(name), tags.written_name(name));
     Some(format!("{begin}{name}{after_name}{attribute}{before_value}{line}{text}{line}{end}"))
 }
 
@@ -183,7 +183,7 @@ impl Tags {
         }
         let mut begins: Vec<String> = tool
             .names()
-            .map(|other| format!("{}{other}{}", self.begin, self.after_name))
+            .map(|other| format!("{}{}{}", self.begin, self.written_name(other), self.after_name))
             .take(MAX_BEGINS + 1)
             .collect();
         if begins.len() > MAX_BEGINS {
