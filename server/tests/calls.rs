@@ -153,6 +153,27 @@ fn a_stream_says_that_its_call_was_cut() {
     }
 }
 
+#[test]
+fn a_cut_call_is_in_no_response() {
+    let server = Running::start(backstitch_demo::GGUF, Some(&template(TEMPLATES[0].1)));
+    let (path, body) = request("responses", 20, None);
+    let whole = server.post(path, &body);
+    let events = server.stream(path, body);
+    let told = |response: &Value| {
+        let items = response["output"].as_array().unwrap();
+        let item = |item: &Value| {
+            (item["type"].clone(), item["status"].clone(), item["content"][0]["text"].clone())
+        };
+        (response["status"].clone(), items.iter().map(item).collect::<Vec<_>>())
+    };
+    let streamed = told(&events.last().unwrap()["response"]);
+    assert_eq!(told(&whole), streamed);
+    let (status, items) = streamed;
+    assert_eq!((status, items.len()), (json!("incomplete"), 1));
+    assert_eq!((&items[0].0, &items[0].1), (&json!("message"), &json!("incomplete")));
+    assert!(events.iter().all(|event| event["type"] != "response.function_call_arguments.done"));
+}
+
 /// Return the reason that a stream gives for its end.
 fn end_of_stream<'e>(interface: &str, events: &'e [Value]) -> &'e str {
     let mut reasons = events.iter().rev().filter_map(|event| match interface {
