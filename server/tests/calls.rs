@@ -135,7 +135,8 @@ fn a_stream_says_that_its_call_was_cut() {
     for (name, call) in TEMPLATES {
         let server = Running::start(backstitch_demo::GGUF, Some(&template(call)));
         for interface in ["chat", "anthropic", "responses"] {
-            for stop in [None, Some("something")] {
+            // The second one is found before the name of the tool, the third one behind it.
+            for stop in [None, Some("elet"), Some("something")] {
                 let (path, body) = request(interface, 400, stop);
                 let events = server.stream(path, body);
                 let reason = end_of_stream(interface, &events);

@@ -51,6 +51,23 @@ fn a_required_call_comes_whatever_the_template_knows() {
     }
 }
 
+/// The demo model has no template, and its vocabulary no token for the end of a message of ChatML.
+#[test]
+fn the_text_of_the_end_of_a_message_ends_the_answer() {
+    let server = Running::start(backstitch_demo::GGUF, None);
+    let body = json!({
+        "messages": [{"role": "user", "content": "Hi"}], "temperature": 0,
+        "grammar": "root ::= \"Yes.<|im_end|>\\n<|im_start|>user\"",
+    });
+    let answer = server.post("/v1/chat/completions", &body);
+    let choice = &answer["choices"][0];
+    assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&json!("Yes."), &json!("stop")));
+    let mut body = body;
+    body["max_tokens"] = 100.into();
+    let answer = server.post("/v1/messages", &body);
+    assert_eq!((&answer["stop_reason"], &answer["stop_sequence"]), (&json!("end_turn"), &Value::Null));
+}
+
 #[test]
 fn tools_reach_models_whose_template_drops_them() {
     let server = Running::start(backstitch_demo::GGUF, None);

@@ -94,6 +94,11 @@ impl Request {
         !self.tools.is_empty() && self.tool_choice != ToolChoice::None
     }
 
+    /// Return true if the answer has to call a tool.
+    pub(super) fn must_call(&self) -> bool {
+        matches!(self.tool_choice, ToolChoice::Required | ToolChoice::Named(_))
+    }
+
     /// Return the tools to describe where the template does not: none if none may be called.
     pub(super) fn tools_to_tell(&self) -> &[Tool] {
         if self.may_call() { &self.tools } else { &[] }

@@ -43,6 +43,10 @@ pub(crate) struct Turn {
     pub options: Options,
     /// The descriptions of all tools.
     pub tools: Arc<[TemplateValue]>,
+    /// The number of stop strings of the client; those behind them are ends of the template.
+    pub n_stops: usize,
+    /// The answer has to call a tool.
+    pub must_call: bool,
 }
 
 /// The text of a request alone, for counting its tokens.
@@ -179,18 +183,20 @@ impl Turn {
         reading.generate.message_ends = core::mem::take(&mut prompt.message_ends);
         let token = control_token(app.vocab());
         reading.generate.shown = format.marker_tokens(&token).into_iter().map(Token).collect();
+        let n_stops = reading.generate.stops.len();
+        reading.generate.stops = with_ends(&reading.generate.stops, template.ends(), &token);
         if let Some(constraint) = reading.constraint.clone().filter(|_| !prompt.in_answer) {
             let within = behind_reasoning(&constraint, &format, &options, &token)?;
             within.into_iter().for_each(|constraint| reading.constrain(app, constraint));
         }
+        let must_call = request.must_call();
         if !tools.is_empty() {
-            let is_required = matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Named(_));
             let (format, options, tools, schemas) = (&format, &options, &tools, &schemas);
-            let calls = Calls { format, options, tools, schemas, parallel, is_required };
+            let calls = Calls { format, options, tools, schemas, parallel, is_required: must_call };
             reading.ignored.extend(offered.ignored);
             calls.constrain(app, client, &mut reading)?;
         }
-        Ok(Turn { reading, format, options, tools: offered.tools })
+        Ok(Turn { reading, format, options, tools: offered.tools, n_stops, must_call })
     }
 }
 
@@ -354,6 +360,12 @@ pub(super) fn described(tools: &[Tool], schemas: &[Value]) -> Vec<TemplateValue>
 fn control_token(vocab: &Vocab) -> impl Fn(&str) -> Option<u32> {
     let is_control = |token: &Token| vocab.is_hidden(*token) || vocab.is_eog(*token);
     move |text| vocab.find(text.as_bytes()).filter(is_control).map(|token| token.0)
+}
+
+/// Return stop strings with the ends of the template behind them that are no control tokens.
+fn with_ends(stops: &[String], ends: &[&str], token: &dyn Fn(&str) -> Option<u32>) -> Arc<[String]> {
+    let ends = ends.iter().filter(|end| token(end).is_none()).map(|&end| end.to_owned());
+    stops.iter().cloned().chain(ends).collect()
 }
 
 /// Return the constraint of an answer behind its reasoning: that which the prompt began, and where
