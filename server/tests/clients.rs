@@ -206,11 +206,75 @@ fn errors_have_the_names_that_the_client_gave() {
         ("/v1/responses", json!({"input": "a", "max_output_tokens": "5"}), "max_output_tokens"),
         ("/v1/responses", json!({"input": "a", "text": {"format": "json"}}), "text.format"),
         ("/tokenize", json!({"prompt": 5}), "prompt"),
+        ("/completion", json!({"prompt": "a", "json_schema": refused()}), "json_schema"),
+        ("/completion", json!({"prompt": "a", "grammar": "root ::="}), "grammar"),
+        (
+            "/v1/completions",
+            json!({"prompt": "a", "response_format": format(&refused())}),
+            "response_format.json_schema.schema",
+        ),
+        (
+            "/v1/chat/completions",
+            chat("response_format", format(&refused())),
+            "response_format.json_schema.schema",
+        ),
+        (
+            "/v1/responses",
+            json!({"input": "a", "text": {"format": {"type": "json_schema", "schema": refused()}}}),
+            "text.format.schema",
+        ),
+        (
+            "/v1/messages",
+            chat("output_config", json!({"format": {"type": "json_schema", "schema": refused()}})),
+            "output_config.format.schema",
+        ),
     ];
     for (path, body, name) in cases {
         let (status, answer) = server.send("POST", path, &body);
         let message = answer["error"]["message"].as_str().unwrap();
         assert_eq!((status, message.split('"').nth(1)), (400, Some(name)), "{answer}");
+        let param = &answer["error"]["param"];
+        assert!(path == "/v1/messages" || param == name, "{answer}");
+    }
+}
+
+/// Return a schema that no grammar can follow.
+fn refused() -> Value {
+    json!({"type": "array", "contains": {"const": 1}})
+}
+
+/// Return the format of chat completions with this schema.
+fn format(schema: &Value) -> Value {
+    json!({"type": "json_schema", "json_schema": {"schema": schema}})
+}
+
+#[test]
+fn every_interface_follows_formats_and_lists_what_it_ignores() {
+    let server = Running::start(backstitch_demo::GGUF, None);
+    let schema = json!({"type": "string", "format": "iban", "maxLength": 3});
+    let messages = json!([{"role": "user", "content": "Hi"}]);
+    let other = json!({"format": {"type": "json_schema", "schema": schema}});
+    for (path, body) in [
+        ("/completion", json!({"prompt": "a", "n_predict": 20, "json_schema": schema})),
+        ("/v1/completions", json!({"prompt": "a", "max_tokens": 20, "json_schema": schema})),
+        ("/v1/completions", json!({"prompt": "a", "max_tokens": 20, "response_format": format(&schema)})),
+        ("/v1/chat/completions", json!({"messages": messages, "model": "a", "response_format": format(&schema)})),
+        ("/v1/responses", json!({"input": "a", "text": other})),
+        ("/v1/messages", json!({"messages": messages, "output_config": other})),
+    ] {
+        let whole = server.post(path, &body);
+        assert_eq!(whole["backstitch"]["ignored"], json!(["#/format"]), "{path}: {whole}");
+        let text = ["/content", "/choices/0/text", "/choices/0/message/content", "/output/0/content/0/text", "/content/0/text"]
+            .iter()
+            .find_map(|at| whole.pointer(at)?.as_str())
+            .unwrap();
+        assert!(serde_json::from_str::<String>(text).is_ok(), "{path}: {text}");
+        let events = server.stream(path, body);
+        let found = events.iter().any(|event| {
+            let told = [&event["backstitch"], &event["response"]["backstitch"], &event["message"]["backstitch"]];
+            told.iter().any(|told| told["ignored"] == json!(["#/format"]))
+        });
+        assert!(found, "{path}: {events:?}");
     }
 }
 

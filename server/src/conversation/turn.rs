@@ -10,7 +10,7 @@ use super::template::Template;
 use super::values::template_value;
 use crate::engine::Tenant;
 use crate::http::{ApiError, App, Client, ErrorKind};
-use crate::params::{Constraint, Fields, Reading, read_generate};
+use crate::params::{Constraint, Fields, Formatted, Reading, read_generate};
 use backstitch_models::chat::Value as TemplateValue;
 use backstitch_models::chat::reply::{
     Format, Options, ReasoningFormat, Trigger as CallTrigger, UnwritableName,
@@ -177,9 +177,10 @@ impl Turn {
             return Err(unwritable(&request, &tools, &name));
         }
         options = options.tools(&values);
-        let fields = sampling_fields(body)?;
+        let formatted = Formatted::read(Fields::new(body), |name| !BULKY.contains(&name))?;
         let tokens = core::mem::take(&mut prompt.tokens);
-        let mut reading = read_generate(Fields::new(&fields), app, client, tokens)?;
+        let reading = read_generate(Fields::new(&formatted.fields), app, client, tokens);
+        let mut reading = reading.map_err(|error| formatted.named(error))?;
         reading.generate.message_ends = core::mem::take(&mut prompt.message_ends);
         let token = control_token(app.vocab());
         reading.generate.shown = format.marker_tokens(&token).into_iter().map(Token).collect();
@@ -395,78 +396,6 @@ fn reasoning_format(app: &App, fields: Fields<'_>) -> Result<ReasoningFormat, Ap
         _ => {
             let wanted = "\"none\", \"auto\", \"deepseek\" or \"deepseek-legacy\"";
             Err(ApiError::field("reasoning_format", wanted))
-        }
-    }
-}
-
-/// Return the fields that say how to sample, in the words of llama-server.
-///
-/// # Errors
-/// [`ApiError`] for a `response_format` that is not known.
-fn sampling_fields(body: &Map<String, Value>) -> Result<Map<String, Value>, ApiError> {
-    let mut sampling: Map<String, Value> = body
-        .iter()
-        .filter(|(name, _)| !BULKY.contains(&name.as_str()))
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
-    let fields = Fields::new(body);
-    if let Some(format) = find_format(fields)?
-        && let Some(schema) = format.read()?
-    {
-        sampling.insert("json_schema".into(), schema);
-    }
-    Ok(sampling)
-}
-
-/// The format of the answer that a request of any interface asks for.
-struct AnswerFormat<'a> {
-    fields: Fields<'a>,
-    /// The path of the field that holds it.
-    path: String,
-}
-
-/// Find the format of the answer.
-fn find_format(fields: Fields<'_>) -> Result<Option<AnswerFormat<'_>>, ApiError> {
-    // Chat completions, and the first form of Anthropic's messages.
-    for name in ["response_format", "output_format"] {
-        if let Some(format) = fields.object(name)? {
-            return Ok(Some(AnswerFormat { fields: Fields::new(format), path: name.into() }));
-        }
-    }
-    // Responses, and Anthropic's messages, have it among other options of the output. Elsewhere the
-    // names mean nothing.
-    for name in ["text", "output_config"] {
-        let Some(options) = fields.get(name).and_then(Value::as_object) else { continue };
-        let path = format!("{name}.format");
-        let format = Fields::new(options).object("format").map_err(|error| error.renamed("format", &path))?;
-        if let Some(format) = format {
-            return Ok(Some(AnswerFormat { fields: Fields::new(format), path }));
-        }
-    }
-    Ok(None)
-}
-
-impl AnswerFormat<'_> {
-    /// Return the JSON schema that the format asks for.
-    fn read(&self) -> Result<Option<Value>, ApiError> {
-        let AnswerFormat { fields, path } = self;
-        let at = |name: &str| format!("{path}.{name}");
-        let schema = match fields.str("type").map_err(|error| error.renamed("type", &at("type")))? {
-            None | Some("text") => return Ok(None),
-            Some("json_object") => fields.get("schema"),
-            Some(name @ "json_schema") => {
-                let wrapper = fields.object(name).map_err(|error| error.renamed(name, &at(name)))?;
-                wrapper.map_or(*fields, Fields::new).get("schema")
-            }
-            Some(_) => {
-                let wanted = "\"text\", \"json_object\" or \"json_schema\"";
-                return Err(ApiError::field(&at("type"), wanted));
-            }
-        };
-        match schema {
-            None => Ok(Some(serde_json::json!({"type": "object"}))),
-            Some(schema @ (Value::Object(_) | Value::Bool(_))) => Ok(Some(schema.clone())),
-            Some(_) => Err(ApiError::field(&at("schema"), "a JSON schema")),
         }
     }
 }

@@ -31,7 +31,8 @@ impl Constraint {
         let mut names = NAMES.iter().copied().filter(is_there);
         let Some(name) = names.next() else { return Ok(None) };
         if let Some(other) = names.next() {
-            return Err(ApiError::invalid(format!("\"{name}\" and \"{other}\" cannot be used together")));
+            let text = format!("\"{name}\" and \"{other}\" cannot be used together");
+            return Err(ApiError::invalid(text).about(other));
         }
         let compiler = app.compiler(client)?;
         let text = || fields.str(name).map(Option::unwrap_or_default);
@@ -44,7 +45,8 @@ impl Constraint {
                 gbnf => compiler.gbnf(gbnf),
             },
         };
-        let grammar = grammar.map_err(|error| ApiError::invalid(format!("\"{name}\": {error}")))?;
+        let wrong = |error| ApiError::invalid(format!("\"{name}\": {error}")).about(name);
+        let grammar = grammar.map_err(wrong)?;
         let is_lazy = fields.bool("grammar_lazy")?.unwrap_or(false);
         let triggers = if is_lazy { Some(read_triggers(fields)?) } else { None };
         Ok(Some(Constraint { grammar, triggers }))

@@ -37,6 +37,11 @@ impl<'a> Fields<'a> {
         self.get(name).is_some()
     }
 
+    /// Return all fields, also those that are null.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&'a String, &'a Value)> {
+        self.0.iter()
+    }
+
     /// Return the first of several names that the object has.
     pub fn first<'n>(&self, names: &[&'n str]) -> Option<&'n str> {
         names.iter().copied().find(|name| self.has(name))
