@@ -107,8 +107,10 @@ fn steady_header(text: &str) -> String {
 fn read_message(message: &Object<'_>, messages: &mut Vec<Message>) -> Result<(), ConversationError> {
     let role = message.need_str("role")?;
     let blocks = match message.get("content") {
-        None if role == "assistant" => return Ok(()),
-        None => return Err(ConversationError::missing(message.path("content"))),
+        None => {
+            messages.push(Message { role: role.into(), ..Message::default() });
+            return Ok(());
+        }
         Some(Value::String(text)) => {
             messages.push(Message::new(role, text.as_str()));
             return Ok(());

@@ -117,9 +117,6 @@ fn assistant(messages: &mut Vec<Message>) -> &mut Message {
 /// Append a message.
 fn read_message(item: &Object<'_>, messages: &mut Vec<Message>) -> Result<(), ConversationError> {
     let role = item.need_str("role")?;
-    if item.get("content").is_none() {
-        return Err(ConversationError::missing(item.path("content")));
-    }
     let content = read_content(item, "content")?;
     // Reasoning and calls are items of their own before and behind the text.
     match messages.last_mut().filter(|last| role == "assistant" && last.role == role) {
