@@ -50,8 +50,10 @@ impl Request {
             request.tool_choice = read_tool_choice(&choice)?;
             request.parallel_tool_calls = choice.bool("disable_parallel_tool_use")?.map(|off| !off);
         }
+        // The format of the answer is read with the other fields of the turn.
+        body.object("output_config")?;
         if let Some(thinking) = body.object("thinking")? {
-            let has_budget = thinking.get("budget_tokens").and_then(Value::as_i64) != Some(0);
+            let has_budget = thinking.whole("budget_tokens")? != Some(0.0);
             request.thinking = match thinking.need_str("type")? {
                 "enabled" if !has_budget => Some(false),
                 "enabled" | "adaptive" => Some(true),

@@ -123,7 +123,7 @@ impl Request {
         }
         // Any other budget cannot be kept: the model ends its reasoning when it has done.
         for name in ["thinking_budget_tokens", "reasoning_budget_tokens"] {
-            if body.get(name).and_then(Value::as_i64) == Some(0) {
+            if body.whole(name)? == Some(0.0) {
                 self.thinking = Some(false);
             }
         }

@@ -61,6 +61,8 @@ impl Request {
         }
         request.tool_choice = read_tool_choice(&body, &mut request)?;
         request.read_choices(&body)?;
+        // The format of the answer is read with the other fields of the turn.
+        body.object("text")?;
         if let Some(effort) =
             body.object("reasoning")?.map(|reasoning| reasoning.str("effort")).transpose()?
         {

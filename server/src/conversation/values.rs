@@ -90,6 +90,14 @@ impl<'a> Object<'a> {
         self.take(name, "true or false", Value::as_bool)
     }
 
+    /// Return a number, which has to be a whole one.
+    ///
+    /// # Errors
+    /// [`ConversationError::Wrong`] if the field is something else.
+    pub fn whole(&self, name: &str) -> Result<Option<f64>, ConversationError> {
+        self.take(name, "a whole number", |value| value.as_f64().filter(|number| number.fract() == 0.0))
+    }
+
     /// Return an object.
     ///
     /// # Errors
