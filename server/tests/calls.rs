@@ -162,9 +162,8 @@ fn a_cut_call_is_in_no_response() {
     let events = server.stream(path, body);
     let told = |response: &Value| {
         let items = response["output"].as_array().unwrap();
-        let item = |item: &Value| {
-            (item["type"].clone(), item["status"].clone(), item["content"][0]["text"].clone())
-        };
+        let item =
+            |item: &Value| (item["type"].clone(), item["status"].clone(), item["content"][0]["text"].clone());
         (response["status"].clone(), items.iter().map(item).collect::<Vec<_>>())
     };
     let streamed = told(&events.last().unwrap()["response"]);

@@ -219,6 +219,10 @@ fn errors_have_the_names_that_the_client_gave() {
         ),
         ("/v1/messages", chat("output_config", json!(5)), "output_config"),
         ("/v1/responses", json!({"input": "a", "text": 5}), "text"),
+        ("/completion", json!({"prompt": "a", "stop": ["b", 5]}), "stop[1]"),
+        ("/v1/messages", chat("stop_sequences", json!([5])), "stop_sequences[0]"),
+        ("/detokenize", json!({"tokens": [0, -1]}), "tokens[1]"),
+        ("/completion", json!({"prompt": "a", "samplers": ["x"]}), "samplers"),
         ("/completion", json!({"prompt": "a", "json_schema": refused()}), "json_schema"),
         ("/completion", json!({"prompt": "a", "grammar": "root ::="}), "grammar"),
         (
@@ -251,6 +255,60 @@ fn errors_have_the_names_that_the_client_gave() {
     }
 }
 
+#[test]
+fn combinations_that_make_no_sense_name_what_was_sent() {
+    let server = Running::start(backstitch_demo::GGUF, None);
+    let chat = |more: Value| {
+        let mut body = with_tools(&Value::Null);
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let named = json!({"type": "function", "function": {"name": "no"}});
+    let cases = [
+        (chat(json!({"tools": [], "tool_choice": "required"})), "tool_choice"),
+        (chat(json!({"tool_choice": named})), "tool_choice.function.name"),
+        (chat(json!({"tool_choice": "required", "grammar": "root ::= \"a\""})), "grammar"),
+        (chat(json!({"tool_choice": "required", "json_schema": {}})), "json_schema"),
+        (chat(json!({"tool_choice": "required", "response_format": format(&json!({}))})), "response_format"),
+        (chat(json!({"top_logprobs": 2})), "top_logprobs"),
+        (chat(json!({"continue_final_message": true})), "continue_final_message"),
+        (
+            chat(json!({"continue_final_message": true, "add_generation_prompt": true})),
+            "add_generation_prompt",
+        ),
+    ];
+    let responses = [
+        (json!({"input": "a", "previous_response_id": "resp_1"}), "previous_response_id"),
+        (json!({"input": "a", "conversation": "conv_1"}), "conversation"),
+        (json!({"input": "a", "tool_choice": {"type": "function", "name": "no"}}), "tool_choice.name"),
+    ];
+    let cases = cases.into_iter().map(|case| ("/v1/chat/completions", case));
+    for (path, (body, name)) in cases.chain(responses.into_iter().map(|case| ("/v1/responses", case))) {
+        let (status, answer) = server.send("POST", path, &body);
+        assert_eq!((status, &answer["error"]["param"]), (400, &json!(name)), "{answer}");
+    }
+}
+
+#[test]
+fn tools_that_run_elsewhere_are_listed_and_cannot_be_chosen() {
+    let server = Running::start(backstitch_demo::GGUF, None);
+    let mut body = json!({
+        "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2,
+        "tools": [{"type": "web_search_20250305", "name": "web_search"}],
+    });
+    let told = server.post("/v1/messages", &body);
+    assert_eq!(told["backstitch"]["ignored"], json!(["tools[0]"]), "{told}");
+    body["tool_choice"] = json!({"type": "tool", "name": "web_search"});
+    let (status, answer) = server.send("POST", "/v1/messages", &body);
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(
+        status == 400 && message.contains("\"tool_choice.name\"") && message.contains("run here"),
+        "{answer}"
+    );
+    let body = json!({"input": "Hi", "max_output_tokens": 2, "tools": [{"type": "web_search"}]});
+    assert_eq!(server.post("/v1/responses", body)["backstitch"]["ignored"], json!(["tools[0]"]));
+}
+
 /// Return a schema that no grammar can follow.
 fn refused() -> Value {
     json!({"type": "array", "contains": {"const": 1}})
@@ -271,20 +329,30 @@ fn every_interface_follows_formats_and_lists_what_it_ignores() {
         ("/completion", json!({"prompt": "a", "n_predict": 20, "json_schema": schema})),
         ("/v1/completions", json!({"prompt": "a", "max_tokens": 20, "json_schema": schema})),
         ("/v1/completions", json!({"prompt": "a", "max_tokens": 20, "response_format": format(&schema)})),
-        ("/v1/chat/completions", json!({"messages": messages, "model": "a", "response_format": format(&schema)})),
+        (
+            "/v1/chat/completions",
+            json!({"messages": messages, "model": "a", "response_format": format(&schema)}),
+        ),
         ("/v1/responses", json!({"input": "a", "text": other})),
         ("/v1/messages", json!({"messages": messages, "output_config": other})),
     ] {
         let whole = server.post(path, &body);
         assert_eq!(whole["backstitch"]["ignored"], json!(["#/format"]), "{path}: {whole}");
-        let text = ["/content", "/choices/0/text", "/choices/0/message/content", "/output/0/content/0/text", "/content/0/text"]
-            .iter()
-            .find_map(|at| whole.pointer(at)?.as_str())
-            .unwrap();
+        let text = [
+            "/content",
+            "/choices/0/text",
+            "/choices/0/message/content",
+            "/output/0/content/0/text",
+            "/content/0/text",
+        ]
+        .iter()
+        .find_map(|at| whole.pointer(at)?.as_str())
+        .unwrap();
         assert!(serde_json::from_str::<String>(text).is_ok(), "{path}: {text}");
         let events = server.stream(path, body);
         let found = events.iter().any(|event| {
-            let told = [&event["backstitch"], &event["response"]["backstitch"], &event["message"]["backstitch"]];
+            let told =
+                [&event["backstitch"], &event["response"]["backstitch"], &event["message"]["backstitch"]];
             told.iter().any(|told| told["ignored"] == json!(["#/format"]))
         });
         assert!(found, "{path}: {events:?}");

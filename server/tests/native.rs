@@ -500,7 +500,10 @@ fn an_idle_model_sleeps_and_wakes() {
         let line = format!("llamacpp:tokens_predicted_total {}\n", 5 * n_answers);
         assert!(metrics.as_str().unwrap().contains(&line), "{metrics}");
         let cache = server.get("/backstitch/cache").1;
-        assert_eq!((&cache["counters"]["n_generated"], &cache["budget"]["sequences"]), (&json!(5 * n_answers), &json!(8)));
+        assert_eq!(
+            (&cache["counters"]["n_generated"], &cache["budget"]["sequences"]),
+            (&json!(5 * n_answers), &json!(8))
+        );
         assert_eq!(server.get("/lora-adapters"), (200, json!([])));
         assert_eq!(server.get("/props").1["is_sleeping"], true, "a look at the server wakes nobody");
     }

@@ -41,13 +41,15 @@ impl Request {
         for (path, tool) in body.list("tools")? {
             let tool = Object::at(path.clone(), tool)?;
             // Tools with another type run on Anthropic's machines, or have no schema of arguments.
-            if tool.str("type")?.is_none_or(|kind| kind == "custom") {
-                request.read_tool(path, &tool, "input_schema")?;
+            match tool.str("type")? {
+                None | Some("custom") => request.read_tool(path, &tool, "input_schema")?,
+                Some(kind) => request.leave_out(path, tool.str("name")?.unwrap_or(kind)),
             }
         }
         request.read_choices(&body)?;
         if let Some(choice) = body.object("tool_choice")? {
             request.tool_choice = read_tool_choice(&choice)?;
+            request.paths.choice = Some(choice.path("name"));
             request.parallel_tool_calls = choice.bool("disable_parallel_tool_use")?.map(|off| !off);
         }
         // The format of the answer is read with the other fields of the turn.

@@ -170,6 +170,7 @@ pub(super) fn read_tool_choice(
                 return read_allowed(&allowed, request);
             }
             let function = choice.object("function")?.unwrap_or(choice);
+            request.paths.choice = Some(function.path("name"));
             Ok(ToolChoice::Named(function.need_str("name")?.into()))
         }
     }

@@ -62,6 +62,11 @@ impl Request {
         Ok(())
     }
 
+    /// Leave out the tool at `path`, which cannot run here.
+    pub(super) fn leave_out(&mut self, path: String, name: &str) {
+        self.paths.left_out.push((path, name.into()));
+    }
+
     /// Remove the tools that have none of these names.
     pub(super) fn keep_tools(&mut self, names: &[&str]) {
         let paths: Vec<ToolPaths> = (0..self.tools.len()).map(|index| self.paths.tool(index)).collect();
@@ -141,9 +146,9 @@ impl Request {
             }
         };
         if self.continues.is_some() && self.add_generation_prompt {
-            return Err(ConversationError::Conflict(
-                "add_generation_prompt and continue_final_message cannot both be true",
-            ));
+            let field = if asked.is_some() { "add_generation_prompt" } else { "continue_final_message" };
+            let reason = "add_generation_prompt and continue_final_message cannot both be true";
+            return Err(ConversationError::Conflict { field, reason });
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ impl Request {
     ///
     /// # Errors
     /// [`ConversationError`], with the path of the field at fault;
-    /// [`ConversationError::Unsupported`] for responses that refer to a stored one.
+    /// [`ConversationError::Conflict`] for responses that refer to a stored one.
     ///
     /// # Example
     /// ```
@@ -26,10 +26,13 @@ impl Request {
     /// ```
     pub fn from_responses(body: &Map<String, Value>) -> Result<Self, ConversationError> {
         let body = Object::body(body);
-        if body.str("previous_response_id")?.is_some_and(|id| !id.is_empty()) || body.has("conversation") {
-            return Err(ConversationError::Unsupported(
-                "responses are not stored: send the whole input instead of 'previous_response_id' or 'conversation'",
-            ));
+        let is_stored = |field| body.get(field).is_some_and(|id| id.as_str() != Some(""));
+        body.str("previous_response_id")?;
+        if let Some(field) =
+            ["previous_response_id", "conversation"].into_iter().find(|&field| is_stored(field))
+        {
+            let reason = "responses are not stored: send the whole input instead of 'previous_response_id' or 'conversation'";
+            return Err(ConversationError::Conflict { field, reason });
         }
         let (mut messages, mut paths) = (Vec::new(), Vec::new());
         if let Some(instructions) = body.str("instructions")? {
@@ -55,8 +58,9 @@ impl Request {
         for (path, tool) in body.list("tools")? {
             let tool = Object::at(path.clone(), tool)?;
             // Tools that run on OpenAI's machines, such as web search, cannot run here.
-            if tool.need_str("type")? == "function" {
-                request.read_tool(path, &tool, "parameters")?;
+            match tool.need_str("type")? {
+                "function" => request.read_tool(path, &tool, "parameters")?,
+                kind => request.leave_out(path, tool.str("name")?.unwrap_or(kind)),
             }
         }
         request.tool_choice = read_tool_choice(&body, &mut request)?;

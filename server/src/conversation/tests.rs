@@ -51,7 +51,10 @@ fn the_last_message_of_the_assistant_is_continued() {
     let end = "<|im_start|>user\nHey<|im_end|>\n<|im_start|>assistant\nWh\n\nill";
     assert_eq!(text(CHATML, &chat(body.clone()).unwrap()), end);
     body["continue_final_message"] = true.into();
-    assert!(matches!(chat(body.clone()), Err(ConversationError::Conflict(_))));
+    assert!(matches!(
+        chat(body.clone()),
+        Err(ConversationError::Conflict { field: "continue_final_message", .. })
+    ));
     body["add_generation_prompt"] = false.into();
     assert_eq!(text(CHATML, &chat(body.clone()).unwrap()), end);
     body["continue_final_message"] = Value::Null;
@@ -252,9 +255,7 @@ fn no_content_is_an_empty_text() {
 fn former_calls_and_results_are_those_of_today() {
     let arguments = "{\"in\":\"Oslo\"}";
     let call = json!({"name": "weather", "arguments": arguments});
-    let talk = |call: Value, result: &str| {
-        json!({"messages": [{"role": "user", "content": "Rain?"}, call, {"role": result, "name": "weather", "content": "yes"}]})
-    };
+    let talk = |call: Value, result: &str| json!({"messages": [{"role": "user", "content": "Rain?"}, call, {"role": result, "name": "weather", "content": "yes"}]});
     let former = talk(json!({"role": "assistant", "content": null, "function_call": call}), "function");
     let calls = json!([{"type": "function", "function": call}]);
     let today = talk(json!({"role": "assistant", "content": null, "tool_calls": calls}), "tool");

@@ -191,9 +191,12 @@ impl Turn {
             within.into_iter().for_each(|constraint| reading.constrain(app, constraint));
         }
         let must_call = request.must_call();
+        reading.ignored.extend(request.paths.left_out.iter().map(|(path, _)| path.clone()));
         if !tools.is_empty() {
             let (format, options, tools, schemas) = (&format, &options, &tools, &schemas);
-            let calls = Calls { format, options, tools, schemas, parallel, is_required: must_call };
+            let formatted = &formatted;
+            let calls =
+                Calls { format, options, tools, schemas, parallel, is_required: must_call, formatted };
             reading.ignored.extend(offered.ignored);
             calls.constrain(app, client, &mut reading)?;
         }
@@ -213,11 +216,18 @@ pub(super) fn callable(request: &Request) -> Result<Vec<Tool>, ConversationError
     };
     let tools: Vec<_> = request.tools.iter().filter(|tool| is_callable(&tool.name)).cloned().collect();
     match &request.tool_choice {
-        ToolChoice::Named(_) if tools.is_empty() => {
-            Err(ConversationError::wrong("tool_choice", "the name of a tool in \"tools\""))
+        ToolChoice::Named(chosen) if tools.is_empty() => {
+            let is_left_out = request.paths.left_out.iter().any(|(_, name)| name == chosen);
+            let expected = match is_left_out {
+                true => "the name of a tool that can run here: this one needs its own service",
+                false => "the name of a tool in \"tools\"",
+            };
+            let path = request.paths.choice.as_deref().unwrap_or("tool_choice");
+            Err(ConversationError::wrong(path, expected))
         }
         ToolChoice::Required if tools.is_empty() => {
-            Err(ConversationError::Conflict("a call cannot be required without tools"))
+            let reason = "a call cannot be required without tools";
+            Err(ConversationError::Conflict { field: "tool_choice", reason })
         }
         _ => Ok(tools),
     }
@@ -248,6 +258,8 @@ struct Calls<'a> {
     schemas: &'a [Value],
     parallel: bool,
     is_required: bool,
+    /// The fields of the request, with the format of the answer.
+    formatted: &'a Formatted,
 }
 
 impl Calls<'_> {
@@ -257,10 +269,10 @@ impl Calls<'_> {
     /// # Errors
     /// [`ApiError`] if the request has a grammar of its own, or a schema cannot be followed.
     fn constrain(&self, app: &App, client: &Client, reading: &mut Reading) -> Result<(), ApiError> {
-        if reading.constraint.is_some() {
+        if let Some(constraint) = &reading.constraint {
             // Text in the asked format is an answer too, unless a call is required.
             return match self.is_required {
-                true => Err(ApiError::invalid("a grammar and a required call cannot be used together")),
+                true => Err(self.formatted.conflict(constraint.name(), "a required call")),
                 false => Ok(()),
             };
         }
@@ -409,6 +421,7 @@ impl From<ConversationError> for ApiError {
             ConversationError::Media { field, .. } | ConversationError::Refused { field, .. } => {
                 ApiError::invalid(error.to_string()).about(field)
             }
+            ConversationError::Conflict { field, .. } => ApiError::invalid(error.to_string()).about(field),
             _ => ApiError::invalid(error.to_string()),
         }
     }
@@ -458,7 +471,8 @@ mod tests {
         let options = Options::default().parallel(false);
         let schemas = tools.clone().map(|tool| standalone(&tool.parameters, &Cancel::new()).0);
         let (format, options, tools, schemas) = (&format, &options, &tools, &schemas);
-        let calls = Calls { format, options, tools, schemas, parallel: false, is_required: true };
+        let formatted = &Formatted::read(Fields::new(&Map::new()), |_| true).unwrap();
+        let calls = Calls { format, options, tools, schemas, parallel: false, is_required: true, formatted };
         let constraint = calls.followed(&compiler).unwrap().0.unwrap();
         for (name, is_followed) in [("little", true), ("large", true), ("larger", true), ("largest", false)] {
             let mut sampler = constraint.sampler(0);

@@ -61,11 +61,6 @@ impl<'a> Object<'a> {
         self.entries.get(name).filter(|value| !value.is_null())
     }
 
-    /// Return true if the field is there, even null.
-    pub fn has(&self, name: &str) -> bool {
-        self.entries.contains_key(name)
-    }
-
     /// Return a text.
     ///
     /// # Errors

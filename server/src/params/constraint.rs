@@ -15,6 +15,8 @@ const LARK: &str = "%llguidance";
 #[derive(Clone, Debug)]
 pub struct Constraint {
     grammar: Grammar,
+    /// The field that it was read from; empty for a grammar of calls.
+    name: &'static str,
     /// Texts from which on the grammar applies; from the beginning if there are none.
     triggers: Option<Triggers>,
 }
@@ -49,7 +51,7 @@ impl Constraint {
         let grammar = grammar.map_err(wrong)?;
         let is_lazy = fields.bool("grammar_lazy")?.unwrap_or(false);
         let triggers = if is_lazy { Some(read_triggers(fields)?) } else { None };
-        Ok(Some(Constraint { grammar, triggers }))
+        Ok(Some(Constraint { grammar, name, triggers }))
     }
 
     /// Make a constraint of a grammar in Lark, which applies from one of `triggers` on; from the
@@ -64,7 +66,12 @@ impl Constraint {
     ) -> Result<Self, GrammarError> {
         let grammar = compiler.lark(lark)?;
         let triggers = if triggers.is_empty() { None } else { Some(Triggers::new(triggers)?) };
-        Ok(Constraint { grammar, triggers })
+        Ok(Constraint { grammar, name: "", triggers })
+    }
+
+    /// Return the name of the field that it was read from.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
     }
 
     /// Return true if the constraint is a JSON schema.
@@ -87,7 +94,7 @@ impl Constraint {
     /// # Errors
     /// Those of [`Grammar::within`].
     pub(crate) fn within(&self, lark: &str) -> Result<Self, GrammarError> {
-        Ok(Constraint { grammar: self.grammar.within(lark)?, triggers: None })
+        Ok(Constraint { grammar: self.grammar.within(lark)?, triggers: None, ..self.clone() })
     }
 
     /// Return a sampler for a text behind `n_prompt` tokens.

@@ -13,8 +13,16 @@ const SCHEMA: &str = "json_schema";
 pub(crate) struct Formatted {
     /// The fields.
     pub fields: Map<String, Value>,
-    /// The path of the schema in the request, if the request has a format with one.
-    path: Option<String>,
+    /// The path of the schema in the request, and of the format, if the request has one.
+    path: Option<Path>,
+}
+
+/// The path of a schema.
+#[derive(Debug, PartialEq)]
+struct Path {
+    schema: String,
+    /// That of the format which holds the schema.
+    format: String,
 }
 
 impl Formatted {
@@ -24,7 +32,9 @@ impl Formatted {
     /// [`ApiError`] for a format that is not known, and for a schema that is missing.
     pub fn read(fields: Fields<'_>, kept: impl Fn(&str) -> bool) -> Result<Self, ApiError> {
         let found = match find(fields)? {
-            Some(format) => format.read()?,
+            Some(format) => {
+                format.read()?.map(|(path, schema)| (Path { schema: path, format: format.path }, schema))
+            }
             None => None,
         };
         let entries = fields.entries().filter(|(name, _)| kept(name));
@@ -40,9 +50,15 @@ impl Formatted {
     /// Return an error about the fields with the name that the client gave to the schema.
     pub fn named(&self, error: ApiError) -> ApiError {
         match &self.path {
-            Some(path) => error.renamed(SCHEMA, path),
+            Some(path) => error.renamed(SCHEMA, &path.schema),
             None => error,
         }
+    }
+
+    /// Return the error that the constraint in the field `name` cannot be used beside `other`.
+    pub fn conflict(&self, name: &str, other: &str) -> ApiError {
+        let name = self.path.as_ref().filter(|_| name == SCHEMA).map_or(name, |path| &path.format);
+        ApiError::invalid(format!("\"{name}\" and {other} cannot be used together")).about(name)
     }
 }
 
@@ -119,7 +135,7 @@ mod tests {
     fn path(body: Value) -> Result<Option<String>, String> {
         let read = Formatted::read(Fields::new(body.as_object().unwrap()), |_| true);
         let param = |error: ApiError| error.body()["error"]["param"].as_str().unwrap().to_owned();
-        read.map(|formatted| formatted.path).map_err(param)
+        read.map(|formatted| formatted.path.map(|path| path.schema)).map_err(param)
     }
 
     #[test]

@@ -182,8 +182,8 @@ impl Sampling {
             sampling.logit_bias.extend(banned);
         }
         if let Some(value) = fields.get("samplers") {
-            sampling.samplers =
-                read_order(value).map_err(|text| ApiError::invalid(format!("\"samplers\": {text}")))?;
+            let wrong = |text| ApiError::invalid(format!("\"samplers\": {text}")).about("samplers");
+            sampling.samplers = read_order(value).map_err(wrong)?;
         }
         if let Some(texts) = fields.strings("dry_sequence_breakers")? {
             let is_long = texts.iter().any(|text| text.len() > MAX_STRING);
