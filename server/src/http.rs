@@ -41,7 +41,7 @@ mod work;
 mod written;
 
 pub use adapters::{Adapters, LoadedAdapter, ScaledAdapters, Scales};
-pub use answer::{millis, reuse_json, timings_json, usage_json};
+pub use answer::{account_json, millis, timings_json, usage_json};
 pub use app::{App, Host, Loaded, ModelSummary, Ready, unix_time};
 pub use body::Body;
 pub(crate) use body::bytes;

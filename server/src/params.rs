@@ -7,6 +7,7 @@
 
 mod constraint;
 mod fields;
+mod format;
 mod generate;
 mod prompt;
 mod sampling;
@@ -14,6 +15,7 @@ mod server;
 
 pub use constraint::Constraint;
 pub use fields::Fields;
+pub(crate) use format::Formatted;
 pub(crate) use generate::N_ANSWERS;
 pub use generate::{Reading, default_settings, read_generate};
 pub(crate) use prompt::token;

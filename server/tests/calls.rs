@@ -135,7 +135,8 @@ fn a_stream_says_that_its_call_was_cut() {
     for (name, call) in TEMPLATES {
         let server = Running::start(backstitch_demo::GGUF, Some(&template(call)));
         for interface in ["chat", "anthropic", "responses"] {
-            for stop in [None, Some("something")] {
+            // The second one is found before the name of the tool, the third one behind it.
+            for stop in [None, Some("elet"), Some("something")] {
                 let (path, body) = request(interface, 400, stop);
                 let events = server.stream(path, body);
                 let reason = end_of_stream(interface, &events);
@@ -151,6 +152,26 @@ fn a_stream_says_that_its_call_was_cut() {
             }
         }
     }
+}
+
+#[test]
+fn a_cut_call_is_in_no_response() {
+    let server = Running::start(backstitch_demo::GGUF, Some(&template(TEMPLATES[0].1)));
+    let (path, body) = request("responses", 20, None);
+    let whole = server.post(path, &body);
+    let events = server.stream(path, body);
+    let told = |response: &Value| {
+        let items = response["output"].as_array().unwrap();
+        let item =
+            |item: &Value| (item["type"].clone(), item["status"].clone(), item["content"][0]["text"].clone());
+        (response["status"].clone(), items.iter().map(item).collect::<Vec<_>>())
+    };
+    let streamed = told(&events.last().unwrap()["response"]);
+    assert_eq!(told(&whole), streamed);
+    let (status, items) = streamed;
+    assert_eq!((status, items.len()), (json!("incomplete"), 1));
+    assert_eq!((&items[0].0, &items[0].1), (&json!("message"), &json!("incomplete")));
+    assert!(events.iter().all(|event| event["type"] != "response.function_call_arguments.done"));
 }
 
 /// Return the reason that a stream gives for its end.

@@ -51,6 +51,23 @@ fn a_required_call_comes_whatever_the_template_knows() {
     }
 }
 
+/// The demo model has no template, and its vocabulary no token for the end of a message of ChatML.
+#[test]
+fn the_text_of_the_end_of_a_message_ends_the_answer() {
+    let server = Running::start(backstitch_demo::GGUF, None);
+    let body = json!({
+        "messages": [{"role": "user", "content": "Hi"}], "temperature": 0,
+        "grammar": "root ::= \"Yes.<|im_end|>\\n<|im_start|>user\"",
+    });
+    let answer = server.post("/v1/chat/completions", &body);
+    let choice = &answer["choices"][0];
+    assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&json!("Yes."), &json!("stop")));
+    let mut body = body;
+    body["max_tokens"] = 100.into();
+    let answer = server.post("/v1/messages", &body);
+    assert_eq!((&answer["stop_reason"], &answer["stop_sequence"]), (&json!("end_turn"), &Value::Null));
+}
+
 #[test]
 fn tools_reach_models_whose_template_drops_them() {
     let server = Running::start(backstitch_demo::GGUF, None);
@@ -189,11 +206,156 @@ fn errors_have_the_names_that_the_client_gave() {
         ("/v1/responses", json!({"input": "a", "max_output_tokens": "5"}), "max_output_tokens"),
         ("/v1/responses", json!({"input": "a", "text": {"format": "json"}}), "text.format"),
         ("/tokenize", json!({"prompt": 5}), "prompt"),
+        ("/completion", json!({"prompt": "a", "logit_bias": {"a": "b"}}), "logit_bias.a"),
+        ("/completion", json!({"prompt": "a", "logit_bias": {"99999999": 1}}), "logit_bias.99999999"),
+        ("/completion", json!({"prompt": "a", "logit_bias": [[1, 1], [1, "x"]]}), "logit_bias[1][1]"),
+        ("/completion", json!({"prompt": "a", "logit_bias": [[-1, 1]]}), "logit_bias[0][0]"),
+        ("/completion", json!({"prompt": "a", "logit_bias": [5]}), "logit_bias[0]"),
+        ("/v1/chat/completions", chat("thinking_budget_tokens", json!("x")), "thinking_budget_tokens"),
+        (
+            "/v1/messages",
+            chat("thinking", json!({"type": "enabled", "budget_tokens": "x"})),
+            "thinking.budget_tokens",
+        ),
+        ("/v1/messages", chat("output_config", json!(5)), "output_config"),
+        ("/v1/responses", json!({"input": "a", "text": 5}), "text"),
+        ("/completion", json!({"prompt": "a", "stop": ["b", 5]}), "stop[1]"),
+        ("/v1/messages", chat("stop_sequences", json!([5])), "stop_sequences[0]"),
+        ("/detokenize", json!({"tokens": [0, -1]}), "tokens[1]"),
+        ("/completion", json!({"prompt": "a", "samplers": ["x"]}), "samplers"),
+        ("/completion", json!({"prompt": "a", "json_schema": refused()}), "json_schema"),
+        ("/completion", json!({"prompt": "a", "grammar": "root ::="}), "grammar"),
+        (
+            "/v1/completions",
+            json!({"prompt": "a", "response_format": format(&refused())}),
+            "response_format.json_schema.schema",
+        ),
+        (
+            "/v1/chat/completions",
+            chat("response_format", format(&refused())),
+            "response_format.json_schema.schema",
+        ),
+        (
+            "/v1/responses",
+            json!({"input": "a", "text": {"format": {"type": "json_schema", "schema": refused()}}}),
+            "text.format.schema",
+        ),
+        (
+            "/v1/messages",
+            chat("output_config", json!({"format": {"type": "json_schema", "schema": refused()}})),
+            "output_config.format.schema",
+        ),
     ];
     for (path, body, name) in cases {
         let (status, answer) = server.send("POST", path, &body);
         let message = answer["error"]["message"].as_str().unwrap();
         assert_eq!((status, message.split('"').nth(1)), (400, Some(name)), "{answer}");
+        let param = &answer["error"]["param"];
+        assert!(path == "/v1/messages" || param == name, "{answer}");
+    }
+}
+
+#[test]
+fn combinations_that_make_no_sense_name_what_was_sent() {
+    let server = Running::start(backstitch_demo::GGUF, None);
+    let chat = |more: Value| {
+        let mut body = with_tools(&Value::Null);
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let named = json!({"type": "function", "function": {"name": "no"}});
+    let cases = [
+        (chat(json!({"tools": [], "tool_choice": "required"})), "tool_choice"),
+        (chat(json!({"tool_choice": named})), "tool_choice.function.name"),
+        (chat(json!({"tool_choice": "required", "grammar": "root ::= \"a\""})), "grammar"),
+        (chat(json!({"tool_choice": "required", "json_schema": {}})), "json_schema"),
+        (chat(json!({"tool_choice": "required", "response_format": format(&json!({}))})), "response_format"),
+        (chat(json!({"top_logprobs": 2})), "top_logprobs"),
+        (chat(json!({"continue_final_message": true})), "continue_final_message"),
+        (
+            chat(json!({"continue_final_message": true, "add_generation_prompt": true})),
+            "add_generation_prompt",
+        ),
+    ];
+    let responses = [
+        (json!({"input": "a", "previous_response_id": "resp_1"}), "previous_response_id"),
+        (json!({"input": "a", "conversation": "conv_1"}), "conversation"),
+        (json!({"input": "a", "tool_choice": {"type": "function", "name": "no"}}), "tool_choice.name"),
+    ];
+    let cases = cases.into_iter().map(|case| ("/v1/chat/completions", case));
+    for (path, (body, name)) in cases.chain(responses.into_iter().map(|case| ("/v1/responses", case))) {
+        let (status, answer) = server.send("POST", path, &body);
+        assert_eq!((status, &answer["error"]["param"]), (400, &json!(name)), "{answer}");
+    }
+}
+
+#[test]
+fn tools_that_run_elsewhere_are_listed_and_cannot_be_chosen() {
+    let server = Running::start(backstitch_demo::GGUF, None);
+    let mut body = json!({
+        "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2,
+        "tools": [{"type": "web_search_20250305", "name": "web_search"}],
+    });
+    let told = server.post("/v1/messages", &body);
+    assert_eq!(told["backstitch"]["ignored"], json!(["tools[0]"]), "{told}");
+    body["tool_choice"] = json!({"type": "tool", "name": "web_search"});
+    let (status, answer) = server.send("POST", "/v1/messages", &body);
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(
+        status == 400 && message.contains("\"tool_choice.name\"") && message.contains("run here"),
+        "{answer}"
+    );
+    let body = json!({"input": "Hi", "max_output_tokens": 2, "tools": [{"type": "web_search"}]});
+    assert_eq!(server.post("/v1/responses", body)["backstitch"]["ignored"], json!(["tools[0]"]));
+}
+
+/// Return a schema that no grammar can follow.
+fn refused() -> Value {
+    json!({"type": "array", "contains": {"const": 1}})
+}
+
+/// Return the format of chat completions with this schema.
+fn format(schema: &Value) -> Value {
+    json!({"type": "json_schema", "json_schema": {"schema": schema}})
+}
+
+#[test]
+fn every_interface_follows_formats_and_lists_what_it_ignores() {
+    let server = Running::start(backstitch_demo::GGUF, None);
+    let schema = json!({"type": "string", "format": "iban", "maxLength": 3});
+    let messages = json!([{"role": "user", "content": "Hi"}]);
+    let other = json!({"format": {"type": "json_schema", "schema": schema}});
+    for (path, body) in [
+        ("/completion", json!({"prompt": "a", "n_predict": 20, "json_schema": schema})),
+        ("/v1/completions", json!({"prompt": "a", "max_tokens": 20, "json_schema": schema})),
+        ("/v1/completions", json!({"prompt": "a", "max_tokens": 20, "response_format": format(&schema)})),
+        (
+            "/v1/chat/completions",
+            json!({"messages": messages, "model": "a", "response_format": format(&schema)}),
+        ),
+        ("/v1/responses", json!({"input": "a", "text": other})),
+        ("/v1/messages", json!({"messages": messages, "output_config": other})),
+    ] {
+        let whole = server.post(path, &body);
+        assert_eq!(whole["backstitch"]["ignored"], json!(["#/format"]), "{path}: {whole}");
+        let text = [
+            "/content",
+            "/choices/0/text",
+            "/choices/0/message/content",
+            "/output/0/content/0/text",
+            "/content/0/text",
+        ]
+        .iter()
+        .find_map(|at| whole.pointer(at)?.as_str())
+        .unwrap();
+        assert!(serde_json::from_str::<String>(text).is_ok(), "{path}: {text}");
+        let events = server.stream(path, body);
+        let found = events.iter().any(|event| {
+            let told =
+                [&event["backstitch"], &event["response"]["backstitch"], &event["message"]["backstitch"]];
+            told.iter().any(|told| told["ignored"] == json!(["#/format"]))
+        });
+        assert!(found, "{path}: {events:?}");
     }
 }
 

@@ -306,6 +306,7 @@ fn keys_keep_clients_out_and_apart() {
     let held = server.send("GET", "/backstitch/cache", "X-Api-Key: bob\r\n", "").2;
     let held: Value = serde_json::from_str(&held).unwrap();
     assert_eq!(held["sequences"].as_array().unwrap().len(), 1, "{held}");
+    assert!(held.get("counters").is_none() && held["budget"]["sequences"] == 8, "{held}");
 }
 
 #[test]
@@ -498,7 +499,13 @@ fn an_idle_model_sleeps_and_wakes() {
         let (_, metrics) = server.get("/metrics");
         let line = format!("llamacpp:tokens_predicted_total {}\n", 5 * n_answers);
         assert!(metrics.as_str().unwrap().contains(&line), "{metrics}");
-        assert_eq!(server.get("/props").1["is_sleeping"], true, "metrics wake nobody");
+        let cache = server.get("/backstitch/cache").1;
+        assert_eq!(
+            (&cache["counters"]["n_generated"], &cache["budget"]["sequences"]),
+            (&json!(5 * n_answers), &json!(8))
+        );
+        assert_eq!(server.get("/lora-adapters"), (200, json!([])));
+        assert_eq!(server.get("/props").1["is_sleeping"], true, "a look at the server wakes nobody");
     }
 }
 

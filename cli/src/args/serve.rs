@@ -130,7 +130,7 @@ pub struct SlotArgs {
     #[arg(long, value_name = "N", default_value_t = 1024, allow_negative_numbers = true,
           value_parser = value_parser!(i64).range(-1..=1 << 30))]
     pub cache_ram: i64,
-    /// Most conversations kept beside those being answered.
+    /// Most conversations kept, beside one for each slot.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = value_parser!(u16).range(..=4096))]
     pub cache_sequences: u16,
     /// Keep conversations in this folder too, so that they survive a restart.

@@ -49,6 +49,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Error> {
     model::check_biases(&args.sampling, &model)?;
     let engine_params = engine_params(args, &model)?;
     memory::check(&model, &engine_params.context)?;
+    if template.is_none() && !params.embedding && !params.reranking {
+        note_template(&model);
+    }
     let adapters = adapters(args, &model)?;
     let host = host(args, params, engine_params, (model, adapters), template)?;
     let server = Server::bind(host).map_err(|error| {
@@ -68,6 +71,15 @@ pub fn run(args: &ServeArgs) -> Result<(), Error> {
         stopper.stop();
     });
     server.run().map_err(Error::Terminal)
+}
+
+/// Tell that the model has no chat template, if that is so: its answers to messages are then likely
+/// poor, as it was not trained for the one that is used.
+fn note_template(model: &Model) {
+    if model.chat_template().is_none() && model.chat_template_for_tools().is_none() {
+        let text = "the model has no chat template: chat uses ChatML; --chat-template chooses another";
+        note("note", text);
+    }
 }
 
 /// Make the state of the server: it holds the model, and can load it again after a sleep. The model

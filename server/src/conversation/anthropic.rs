@@ -41,17 +41,21 @@ impl Request {
         for (path, tool) in body.list("tools")? {
             let tool = Object::at(path.clone(), tool)?;
             // Tools with another type run on Anthropic's machines, or have no schema of arguments.
-            if tool.str("type")?.is_none_or(|kind| kind == "custom") {
-                request.read_tool(path, &tool, "input_schema")?;
+            match tool.str("type")? {
+                None | Some("custom") => request.read_tool(path, &tool, "input_schema")?,
+                Some(kind) => request.leave_out(path, tool.str("name")?.unwrap_or(kind)),
             }
         }
         request.read_choices(&body)?;
         if let Some(choice) = body.object("tool_choice")? {
             request.tool_choice = read_tool_choice(&choice)?;
+            request.paths.choice = Some(choice.path("name"));
             request.parallel_tool_calls = choice.bool("disable_parallel_tool_use")?.map(|off| !off);
         }
+        // The format of the answer is read with the other fields of the turn.
+        body.object("output_config")?;
         if let Some(thinking) = body.object("thinking")? {
-            let has_budget = thinking.get("budget_tokens").and_then(Value::as_i64) != Some(0);
+            let has_budget = thinking.whole("budget_tokens")? != Some(0.0);
             request.thinking = match thinking.need_str("type")? {
                 "enabled" if !has_budget => Some(false),
                 "enabled" | "adaptive" => Some(true),
@@ -107,8 +111,10 @@ fn steady_header(text: &str) -> String {
 fn read_message(message: &Object<'_>, messages: &mut Vec<Message>) -> Result<(), ConversationError> {
     let role = message.need_str("role")?;
     let blocks = match message.get("content") {
-        None if role == "assistant" => return Ok(()),
-        None => return Err(ConversationError::missing(message.path("content"))),
+        None => {
+            messages.push(Message { role: role.into(), ..Message::default() });
+            return Ok(());
+        }
         Some(Value::String(text)) => {
             messages.push(Message::new(role, text.as_str()));
             return Ok(());

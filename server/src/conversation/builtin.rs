@@ -176,6 +176,21 @@ pub fn builtin_template(name: &str) -> Option<String> {
     }
 }
 
+/// Return the texts that no answer contains, if `source` is that of a known template: the end of
+/// the assistant's message, and the beginning of the next one where nothing else begins like it.
+pub(super) fn ends(source: &str) -> Vec<&'static str> {
+    match source {
+        CHATML => vec!["<|im_end|>", "<|im_start|>"],
+        GEMMA => vec!["<end_of_turn>", "<start_of_turn>"],
+        LLAMA2 => vec!["[INST]"],
+        _ => {
+            let plain = PLAIN.iter().find(|plain| plain.source() == source);
+            let end = plain.map(|plain| plain.assistant.1.trim());
+            end.into_iter().filter(|end| !end.is_empty()).collect()
+        }
+    }
+}
+
 /// Return the names of the known templates.
 pub fn builtin_names() -> Vec<&'static str> {
     ["chatml", "gemma", "llama2"].into_iter().chain(PLAIN.iter().map(|plain| plain.name)).collect()

@@ -47,9 +47,6 @@ impl Request {
 fn read_message(message: &Object<'_>) -> Result<Message, ConversationError> {
     let role = message.need_str("role")?;
     let tool_calls = read_calls(message)?;
-    if !message.has("content") && (role != "assistant" || !message.has("tool_calls")) {
-        return Err(ConversationError::missing(message.path("content")));
-    }
     Ok(Message {
         role: role.into(),
         content: read_content(message)?,
@@ -101,17 +98,28 @@ fn read_calls(message: &Object<'_>) -> Result<Vec<ToolCall>, ConversationError> 
         }
         let function =
             call.object("function")?.ok_or_else(|| ConversationError::missing(call.path("function")))?;
-        calls.push(ToolCall {
-            id: call.str("id")?.unwrap_or_default().into(),
-            name: function.need_str("name")?.into(),
-            arguments: match function.get("arguments") {
-                Some(Value::String(text)) => read_arguments(text),
-                Some(other) => other.to_string(),
-                None => read_arguments(""),
-            },
-        });
+        calls.push(read_call(call.str("id")?.unwrap_or_default(), &function)?);
+    }
+    // The former field for the one call of a message. Clients that know both send it twice.
+    if let Some(function) = message.object("function_call")?
+        && calls.is_empty()
+    {
+        calls.push(read_call("", &function)?);
     }
     Ok(calls)
+}
+
+/// Read the call of a function.
+fn read_call(id: &str, function: &Object<'_>) -> Result<ToolCall, ConversationError> {
+    Ok(ToolCall {
+        id: id.into(),
+        name: function.need_str("name")?.into(),
+        arguments: match function.get("arguments") {
+            Some(Value::String(text)) => read_arguments(text),
+            Some(other) => other.to_string(),
+            None => read_arguments(""),
+        },
+    })
 }
 
 /// Return the arguments of a call as JSON text: an object without entries for no text, which some
@@ -162,6 +170,7 @@ pub(super) fn read_tool_choice(
                 return read_allowed(&allowed, request);
             }
             let function = choice.object("function")?.unwrap_or(choice);
+            request.paths.choice = Some(function.path("name"));
             Ok(ToolChoice::Named(function.need_str("name")?.into()))
         }
     }

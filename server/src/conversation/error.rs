@@ -37,12 +37,14 @@ pub enum ConversationError {
         /// The kind of the part: `image`, `audio`, `video`.
         kind: &'static str,
     },
-    /// A combination that makes no sense, in words.
-    #[error("{0}")]
-    Conflict(&'static str),
-    /// Something that this server does not offer, in words.
-    #[error("{0}")]
-    Unsupported(&'static str),
+    /// A field that makes no sense beside the others, or asks for what this server does not offer.
+    #[error("{reason}")]
+    Conflict {
+        /// The path of the field.
+        field: &'static str,
+        /// The reason in words.
+        reason: &'static str,
+    },
     /// The text is far too long.
     #[error(transparent)]
     Tokens(#[from] TokenizeError),

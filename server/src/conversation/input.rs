@@ -71,8 +71,8 @@ impl Template {
         self.rendered(input).map_err(|error| self.blamed(input, error))
     }
 
-    /// Return messages whose roles the template knows. OpenAI's former role of results is that of
-    /// today where the template does not.
+    /// Return messages whose roles the template knows. OpenAI's former role of results becomes that
+    /// of today, which is arranged for the template as all results are.
     ///
     /// # Errors
     /// [`ConversationError::Wrong`] names a role that the template refuses.
@@ -85,7 +85,7 @@ impl Template {
             if taken.contains(&role) {
                 continue;
             }
-            if role == "function" && !self.takes_role(role) {
+            if role == "function" {
                 messages.to_mut().get_mut(i).into_iter().for_each(|message| message.role = "tool".into());
             } else if taken.len() < MAX_ROLES && self.takes_role(role) {
                 taken.push(role);

@@ -1,7 +1,7 @@
 //! Counts and times of an answer while it is written.
 
 use crate::engine::{Chunk, Event, Reuse, Timings};
-use crate::http::{millis, reuse_json, timings_json};
+use crate::http::{account_json, millis, timings_json};
 use crate::params::Reading;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -25,8 +25,9 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Begin with a prompt of `n_prompt` tokens.
-    pub fn new(n_prompt: usize) -> Self {
+    /// Begin with a prompt of `n_prompt` tokens, in a request of which the `ignored` parts do
+    /// nothing.
+    pub fn new(n_prompt: usize, ignored: Vec<String>) -> Self {
         Meter {
             n_prompt,
             n_done: 0,
@@ -36,22 +37,18 @@ impl Meter {
             first: None,
             slot: 0,
             reuse: None,
-            ignored: Vec::new(),
+            ignored,
         }
     }
 
     /// Begin with the request of an answer.
     pub fn of(reading: &Reading) -> Self {
-        Meter { ignored: reading.ignored.clone(), ..Meter::new(reading.generate.prompt.len()) }
+        Meter::new(reading.generate.prompt.len(), reading.ignored.clone())
     }
 
     /// Return the account of what was reused, and of what the request asks for in vain.
     pub fn account(&self, reuse: &Reuse) -> Value {
-        let mut account = reuse_json(reuse);
-        if !self.ignored.is_empty() {
-            account["ignored"] = self.ignored.as_slice().into();
-        }
-        account
+        account_json(reuse, &self.ignored)
     }
 
     /// Note what an event tells.
@@ -121,7 +118,7 @@ mod tests {
 
     #[test]
     fn progress_is_reported_by_batches() {
-        let mut meter = Meter::new(150);
+        let mut meter = Meter::new(150, Vec::new());
         let mut told = Vec::new();
         for n_done in [0, 30, 64, 94, 149, 150] {
             meter.note(&Event::Progress { n_done, elapsed: Duration::ZERO });
@@ -132,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_first_token_tells_the_time_of_the_prompt() {
-        let mut meter = Meter::new(10);
+        let mut meter = Meter::new(10, Vec::new());
         let prompt_time = Some(Duration::from_millis(7));
         meter.note(&Event::Chunk(Chunk { prompt_time, ..Chunk::default() }));
         meter.note(&Event::Chunk(Chunk::default()));

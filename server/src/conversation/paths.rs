@@ -10,6 +10,10 @@ pub(super) struct Paths {
     pub messages: Vec<String>,
     /// The paths of tools.
     pub tools: Vec<ToolPaths>,
+    /// The path of the name of the tool to call, if the request names one.
+    pub choice: Option<String>,
+    /// The paths and names of tools that cannot run here, and are left out.
+    pub left_out: Vec<(String, String)>,
     /// The paths of variables that are no entries of `chat_template_kwargs`.
     pub variables: BTreeMap<String, String>,
 }

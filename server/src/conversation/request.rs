@@ -62,6 +62,11 @@ impl Request {
         Ok(())
     }
 
+    /// Leave out the tool at `path`, which cannot run here.
+    pub(super) fn leave_out(&mut self, path: String, name: &str) {
+        self.paths.left_out.push((path, name.into()));
+    }
+
     /// Remove the tools that have none of these names.
     pub(super) fn keep_tools(&mut self, names: &[&str]) {
         let paths: Vec<ToolPaths> = (0..self.tools.len()).map(|index| self.paths.tool(index)).collect();
@@ -94,6 +99,11 @@ impl Request {
         !self.tools.is_empty() && self.tool_choice != ToolChoice::None
     }
 
+    /// Return true if the answer has to call a tool.
+    pub(super) fn must_call(&self) -> bool {
+        matches!(self.tool_choice, ToolChoice::Required | ToolChoice::Named(_))
+    }
+
     /// Return the tools to describe where the template does not: none if none may be called.
     pub(super) fn tools_to_tell(&self) -> &[Tool] {
         if self.may_call() { &self.tools } else { &[] }
@@ -118,7 +128,7 @@ impl Request {
         }
         // Any other budget cannot be kept: the model ends its reasoning when it has done.
         for name in ["thinking_budget_tokens", "reasoning_budget_tokens"] {
-            if body.get(name).and_then(Value::as_i64) == Some(0) {
+            if body.whole(name)? == Some(0.0) {
                 self.thinking = Some(false);
             }
         }
@@ -136,9 +146,9 @@ impl Request {
             }
         };
         if self.continues.is_some() && self.add_generation_prompt {
-            return Err(ConversationError::Conflict(
-                "add_generation_prompt and continue_final_message cannot both be true",
-            ));
+            let field = if asked.is_some() { "add_generation_prompt" } else { "continue_final_message" };
+            let reason = "add_generation_prompt and continue_final_message cannot both be true";
+            return Err(ConversationError::Conflict { field, reason });
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ impl Request {
     ///
     /// # Errors
     /// [`ConversationError`], with the path of the field at fault;
-    /// [`ConversationError::Unsupported`] for responses that refer to a stored one.
+    /// [`ConversationError::Conflict`] for responses that refer to a stored one.
     ///
     /// # Example
     /// ```
@@ -26,10 +26,13 @@ impl Request {
     /// ```
     pub fn from_responses(body: &Map<String, Value>) -> Result<Self, ConversationError> {
         let body = Object::body(body);
-        if body.str("previous_response_id")?.is_some_and(|id| !id.is_empty()) || body.has("conversation") {
-            return Err(ConversationError::Unsupported(
-                "responses are not stored: send the whole input instead of 'previous_response_id' or 'conversation'",
-            ));
+        let is_stored = |field| body.get(field).is_some_and(|id| id.as_str() != Some(""));
+        body.str("previous_response_id")?;
+        if let Some(field) =
+            ["previous_response_id", "conversation"].into_iter().find(|&field| is_stored(field))
+        {
+            let reason = "responses are not stored: send the whole input instead of 'previous_response_id' or 'conversation'";
+            return Err(ConversationError::Conflict { field, reason });
         }
         let (messages, paths) = read_messages(&body)?;
         let mut request = Request::new(messages);
@@ -37,12 +40,15 @@ impl Request {
         for (path, tool) in body.list("tools")? {
             let tool = Object::at(path.clone(), tool)?;
             // Tools that run on OpenAI's machines, such as web search, cannot run here.
-            if tool.need_str("type")? == "function" {
-                request.read_tool(path, &tool, "parameters")?;
+            match tool.need_str("type")? {
+                "function" => request.read_tool(path, &tool, "parameters")?,
+                kind => request.leave_out(path, tool.str("name")?.unwrap_or(kind)),
             }
         }
         request.tool_choice = read_tool_choice(&body, &mut request)?;
         request.read_choices(&body)?;
+        // The format of the answer is read with the other fields of the turn.
+        body.object("text")?;
         if let Some(effort) =
             body.object("reasoning")?.map(|reasoning| reasoning.str("effort")).transpose()?
         {
@@ -123,9 +129,6 @@ fn assistant(messages: &mut Vec<Message>) -> &mut Message {
 /// Append a message.
 fn read_message(item: &Object<'_>, messages: &mut Vec<Message>) -> Result<(), ConversationError> {
     let role = item.need_str("role")?;
-    if item.get("content").is_none() {
-        return Err(ConversationError::missing(item.path("content")));
-    }
     let content = read_content(item, "content")?;
     // Reasoning and calls are items of their own before and behind the text.
     match messages.last_mut().filter(|last| role == "assistant" && last.role == role) {

@@ -29,6 +29,10 @@ pub(crate) struct Speaker {
     parser: Parser,
     reply: Reply,
     memory: Option<Memory>,
+    /// The number of stop strings of the client; those behind them are ends of the template.
+    n_stops: usize,
+    /// The answer has to call a tool.
+    must_call: bool,
 }
 
 /// The tokens of an answer so far, and what else it takes to remember its calls.
@@ -45,7 +49,8 @@ struct Memory {
 impl Speaker {
     /// Begin an answer in this format.
     pub fn new(format: &Format, options: &Options) -> Self {
-        Speaker { parser: Parser::new(format, options), reply: Reply::default(), memory: None }
+        let (parser, reply) = (Parser::new(format, options), Reply::default());
+        Speaker { parser, reply, memory: None, n_stops: usize::MAX, must_call: false }
     }
 
     /// Begin the answer of a turn, whose calls are remembered.
@@ -54,7 +59,8 @@ impl Speaker {
         let tenant = turn.reading.generate.tenant;
         let memory = Memory { app, format: turn.format, tools, tenant, tokens: Vec::new() };
         let memory = Some(memory).filter(|memory| !memory.tools.is_empty());
-        Speaker { memory, ..Speaker::new(&turn.format, &turn.options) }
+        let (n_stops, must_call) = (turn.n_stops, turn.must_call);
+        Speaker { memory, n_stops, must_call, ..Speaker::new(&turn.format, &turn.options) }
     }
 
     /// Add text with its tokens, and return what it means as far as it is certain.
@@ -95,7 +101,10 @@ impl Speaker {
         match finish {
             _ if self.reply.is_cut => Ending::Cut,
             Finish::End(_) | Finish::Stop { .. } if !self.reply.tool_calls.is_empty() => Ending::Calls,
+            // Text of an answer that has to call is that of a call, even before its name is known.
+            Finish::Stop { .. } if self.must_call && !self.reply.content.is_empty() => Ending::Cut,
             Finish::End(_) => Ending::Complete,
+            Finish::Stop { index } if index >= self.n_stops => Ending::Complete,
             Finish::Stop { index } => Ending::Stop(index),
             _ => Ending::Cut,
         }

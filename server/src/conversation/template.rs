@@ -1,6 +1,6 @@
 //! A chat template with what it can express.
 
-use super::builtin::CHATML;
+use super::builtin::{self, CHATML};
 use super::capabilities::{Capabilities, Probe};
 use super::demands::{Demands, Messages};
 use super::fallback::CALL_MARKER;
@@ -41,6 +41,7 @@ struct Inner {
     parsed: ChatTemplate,
     capabilities: Capabilities,
     demands: Demands,
+    ends: Vec<&'static str>,
 }
 
 impl Template {
@@ -53,7 +54,8 @@ impl Template {
         let probe = Probe::of(source, &parsed);
         let capabilities = Capabilities::of(source, &probe);
         let demands = Demands::of(source, &probe, &capabilities);
-        let inner = Arc::new(Inner { source: source.into(), parsed, capabilities, demands });
+        let ends = builtin::ends(source);
+        let inner = Arc::new(Inner { source: source.into(), parsed, capabilities, demands, ends });
         Ok(Template { inner, for_tools: None, bounds: Bounds::default() })
     }
 
@@ -109,6 +111,12 @@ impl Template {
     /// Return the parsed template.
     pub fn parsed(&self) -> &ChatTemplate {
         &self.inner.parsed
+    }
+
+    /// Return the texts that end an answer as a stop string does, where the vocabulary has no token
+    /// for them: models that were not trained with a known template write its markers as text.
+    pub(super) fn ends(&self) -> &[&'static str] {
+        &self.inner.ends
     }
 
     /// Return true if tools, calls and their results have to be written as text.

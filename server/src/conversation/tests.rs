@@ -51,7 +51,10 @@ fn the_last_message_of_the_assistant_is_continued() {
     let end = "<|im_start|>user\nHey<|im_end|>\n<|im_start|>assistant\nWh\n\nill";
     assert_eq!(text(CHATML, &chat(body.clone()).unwrap()), end);
     body["continue_final_message"] = true.into();
-    assert!(matches!(chat(body.clone()), Err(ConversationError::Conflict(_))));
+    assert!(matches!(
+        chat(body.clone()),
+        Err(ConversationError::Conflict { field: "continue_final_message", .. })
+    ));
     body["add_generation_prompt"] = false.into();
     assert_eq!(text(CHATML, &chat(body.clone()).unwrap()), end);
     body["continue_final_message"] = Value::Null;
@@ -204,7 +207,10 @@ fn errors_name_the_field() {
         (json!({"messages": [1]}), "'messages[0]' must be an object"),
         (json!({"messages": [{}]}), "'messages[0].role' is required"),
         (json!({"messages": [{"role": 1}]}), "'messages[0].role' must be a string"),
-        (json!({"messages": [{"role": "user"}]}), "'messages[0].content' is required"),
+        (
+            json!({"messages": [{"role": "assistant", "function_call": {}}]}),
+            "'messages[0].function_call.name' is required",
+        ),
         (
             user(json!([{"type": "image_url"}])),
             "image input is not supported: 'messages[0].content[0]' must be text, which is all that the model takes",
@@ -222,6 +228,43 @@ fn errors_name_the_field() {
     ];
     for (body, message) in cases {
         assert_eq!(chat(body.clone()).unwrap_err().to_string(), message, "{body}");
+    }
+}
+
+#[test]
+fn no_content_is_an_empty_text() {
+    let readers = [
+        (Request::from_chat as fn(&_) -> _, "messages"),
+        (Request::from_anthropic, "messages"),
+        (Request::from_responses, "input"),
+    ];
+    for (read, field) in readers {
+        for role in ["user", "assistant"] {
+            let texts = [json!({}), json!({"content": null}), json!({"content": ""})].map(|mut message| {
+                message["role"] = role.into();
+                let body = json!({field: [{"role": "user", "content": "Hi"}, message]});
+                let request: Request = read(body.as_object().unwrap()).unwrap();
+                text(CHATML, &request)
+            });
+            assert!(texts.iter().all(|text| *text == texts[2]), "{field} {role}: {texts:?}");
+        }
+    }
+}
+
+#[test]
+fn former_calls_and_results_are_those_of_today() {
+    let arguments = "{\"in\":\"Oslo\"}";
+    let call = json!({"name": "weather", "arguments": arguments});
+    let talk = |call: Value, result: &str| json!({"messages": [{"role": "user", "content": "Rain?"}, call, {"role": result, "name": "weather", "content": "yes"}]});
+    let former = talk(json!({"role": "assistant", "content": null, "function_call": call}), "function");
+    let calls = json!([{"type": "function", "function": call}]);
+    let today = talk(json!({"role": "assistant", "content": null, "tool_calls": calls}), "tool");
+    let roles = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}\
+                 {{ c.function.name }}{{ c.function.arguments }}{% endfor %}{% endfor %}";
+    for template in [CHATML, roles] {
+        let former = text(template, &chat(former.clone()).unwrap());
+        assert_eq!(former, text(template, &chat(today.clone()).unwrap()));
+        assert!(former.contains("weather") && !former.contains("function\nyes"), "{former}");
     }
 }
 

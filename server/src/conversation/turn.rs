@@ -10,7 +10,7 @@ use super::template::Template;
 use super::values::template_value;
 use crate::engine::Tenant;
 use crate::http::{ApiError, App, Client, ErrorKind};
-use crate::params::{Constraint, Fields, Reading, read_generate};
+use crate::params::{Constraint, Fields, Formatted, Reading, read_generate};
 use backstitch_models::chat::Value as TemplateValue;
 use backstitch_models::chat::reply::{
     Format, Options, ReasoningFormat, Trigger as CallTrigger, UnwritableName,
@@ -43,6 +43,10 @@ pub(crate) struct Turn {
     pub options: Options,
     /// The descriptions of all tools.
     pub tools: Arc<[TemplateValue]>,
+    /// The number of stop strings of the client; those behind them are ends of the template.
+    pub n_stops: usize,
+    /// The answer has to call a tool.
+    pub must_call: bool,
 }
 
 /// The text of a request alone, for counting its tokens.
@@ -173,24 +177,30 @@ impl Turn {
             return Err(unwritable(&request, &tools, &name));
         }
         options = options.tools(&values);
-        let fields = sampling_fields(body)?;
+        let formatted = Formatted::read(Fields::new(body), |name| !BULKY.contains(&name))?;
         let tokens = core::mem::take(&mut prompt.tokens);
-        let mut reading = read_generate(Fields::new(&fields), app, client, tokens)?;
+        let reading = read_generate(Fields::new(&formatted.fields), app, client, tokens);
+        let mut reading = reading.map_err(|error| formatted.named(error))?;
         reading.generate.message_ends = core::mem::take(&mut prompt.message_ends);
         let token = control_token(app.vocab());
         reading.generate.shown = format.marker_tokens(&token).into_iter().map(Token).collect();
+        let n_stops = reading.generate.stops.len();
+        reading.generate.stops = with_ends(&reading.generate.stops, template.ends(), &token);
         if let Some(constraint) = reading.constraint.clone().filter(|_| !prompt.in_answer) {
             let within = behind_reasoning(&constraint, &format, &options, &token)?;
             within.into_iter().for_each(|constraint| reading.constrain(app, constraint));
         }
+        let must_call = request.must_call();
+        reading.ignored.extend(request.paths.left_out.iter().map(|(path, _)| path.clone()));
         if !tools.is_empty() {
-            let is_required = matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Named(_));
             let (format, options, tools, schemas) = (&format, &options, &tools, &schemas);
-            let calls = Calls { format, options, tools, schemas, parallel, is_required };
+            let formatted = &formatted;
+            let calls =
+                Calls { format, options, tools, schemas, parallel, is_required: must_call, formatted };
             reading.ignored.extend(offered.ignored);
             calls.constrain(app, client, &mut reading)?;
         }
-        Ok(Turn { reading, format, options, tools: offered.tools })
+        Ok(Turn { reading, format, options, tools: offered.tools, n_stops, must_call })
     }
 }
 
@@ -206,11 +216,18 @@ pub(super) fn callable(request: &Request) -> Result<Vec<Tool>, ConversationError
     };
     let tools: Vec<_> = request.tools.iter().filter(|tool| is_callable(&tool.name)).cloned().collect();
     match &request.tool_choice {
-        ToolChoice::Named(_) if tools.is_empty() => {
-            Err(ConversationError::wrong("tool_choice", "the name of a tool in \"tools\""))
+        ToolChoice::Named(chosen) if tools.is_empty() => {
+            let is_left_out = request.paths.left_out.iter().any(|(_, name)| name == chosen);
+            let expected = match is_left_out {
+                true => "the name of a tool that can run here: this one needs its own service",
+                false => "the name of a tool in \"tools\"",
+            };
+            let path = request.paths.choice.as_deref().unwrap_or("tool_choice");
+            Err(ConversationError::wrong(path, expected))
         }
         ToolChoice::Required if tools.is_empty() => {
-            Err(ConversationError::Conflict("a call cannot be required without tools"))
+            let reason = "a call cannot be required without tools";
+            Err(ConversationError::Conflict { field: "tool_choice", reason })
         }
         _ => Ok(tools),
     }
@@ -241,6 +258,8 @@ struct Calls<'a> {
     schemas: &'a [Value],
     parallel: bool,
     is_required: bool,
+    /// The fields of the request, with the format of the answer.
+    formatted: &'a Formatted,
 }
 
 impl Calls<'_> {
@@ -250,10 +269,10 @@ impl Calls<'_> {
     /// # Errors
     /// [`ApiError`] if the request has a grammar of its own, or a schema cannot be followed.
     fn constrain(&self, app: &App, client: &Client, reading: &mut Reading) -> Result<(), ApiError> {
-        if reading.constraint.is_some() {
+        if let Some(constraint) = &reading.constraint {
             // Text in the asked format is an answer too, unless a call is required.
             return match self.is_required {
-                true => Err(ApiError::invalid("a grammar and a required call cannot be used together")),
+                true => Err(self.formatted.conflict(constraint.name(), "a required call")),
                 false => Ok(()),
             };
         }
@@ -356,6 +375,12 @@ fn control_token(vocab: &Vocab) -> impl Fn(&str) -> Option<u32> {
     move |text| vocab.find(text.as_bytes()).filter(is_control).map(|token| token.0)
 }
 
+/// Return stop strings with the ends of the template behind them that are no control tokens.
+fn with_ends(stops: &[String], ends: &[&str], token: &dyn Fn(&str) -> Option<u32>) -> Arc<[String]> {
+    let ends = ends.iter().filter(|end| token(end).is_none()).map(|&end| end.to_owned());
+    stops.iter().cloned().chain(ends).collect()
+}
+
 /// Return the constraint of an answer behind its reasoning: that which the prompt began, and where
 /// the answer has to be JSON, also that which the model may begin. Grammars of other kinds are for
 /// clients that know what the model writes from its first token on. Return `None` if there is
@@ -387,78 +412,6 @@ fn reasoning_format(app: &App, fields: Fields<'_>) -> Result<ReasoningFormat, Ap
     }
 }
 
-/// Return the fields that say how to sample, in the words of llama-server.
-///
-/// # Errors
-/// [`ApiError`] for a `response_format` that is not known.
-fn sampling_fields(body: &Map<String, Value>) -> Result<Map<String, Value>, ApiError> {
-    let mut sampling: Map<String, Value> = body
-        .iter()
-        .filter(|(name, _)| !BULKY.contains(&name.as_str()))
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
-    let fields = Fields::new(body);
-    if let Some(format) = find_format(fields)?
-        && let Some(schema) = format.read()?
-    {
-        sampling.insert("json_schema".into(), schema);
-    }
-    Ok(sampling)
-}
-
-/// The format of the answer that a request of any interface asks for.
-struct AnswerFormat<'a> {
-    fields: Fields<'a>,
-    /// The path of the field that holds it.
-    path: String,
-}
-
-/// Find the format of the answer.
-fn find_format(fields: Fields<'_>) -> Result<Option<AnswerFormat<'_>>, ApiError> {
-    // Chat completions, and the first form of Anthropic's messages.
-    for name in ["response_format", "output_format"] {
-        if let Some(format) = fields.object(name)? {
-            return Ok(Some(AnswerFormat { fields: Fields::new(format), path: name.into() }));
-        }
-    }
-    // Responses, and Anthropic's messages, have it among other options of the output. Elsewhere the
-    // names mean nothing.
-    for name in ["text", "output_config"] {
-        let Some(options) = fields.get(name).and_then(Value::as_object) else { continue };
-        let path = format!("{name}.format");
-        let format = Fields::new(options).object("format").map_err(|error| error.renamed("format", &path))?;
-        if let Some(format) = format {
-            return Ok(Some(AnswerFormat { fields: Fields::new(format), path }));
-        }
-    }
-    Ok(None)
-}
-
-impl AnswerFormat<'_> {
-    /// Return the JSON schema that the format asks for.
-    fn read(&self) -> Result<Option<Value>, ApiError> {
-        let AnswerFormat { fields, path } = self;
-        let at = |name: &str| format!("{path}.{name}");
-        let schema = match fields.str("type").map_err(|error| error.renamed("type", &at("type")))? {
-            None | Some("text") => return Ok(None),
-            Some("json_object") => fields.get("schema"),
-            Some(name @ "json_schema") => {
-                let wrapper = fields.object(name).map_err(|error| error.renamed(name, &at(name)))?;
-                wrapper.map_or(*fields, Fields::new).get("schema")
-            }
-            Some(_) => {
-                let wanted = "\"text\", \"json_object\" or \"json_schema\"";
-                return Err(ApiError::field(&at("type"), wanted));
-            }
-        };
-        match schema {
-            None => Ok(Some(serde_json::json!({"type": "object"}))),
-            Some(schema @ (Value::Object(_) | Value::Bool(_))) => Ok(Some(schema.clone())),
-            Some(_) => Err(ApiError::field(&at("schema"), "a JSON schema")),
-        }
-    }
-}
-
 impl From<ConversationError> for ApiError {
     fn from(error: ConversationError) -> Self {
         match &error {
@@ -468,6 +421,7 @@ impl From<ConversationError> for ApiError {
             ConversationError::Media { field, .. } | ConversationError::Refused { field, .. } => {
                 ApiError::invalid(error.to_string()).about(field)
             }
+            ConversationError::Conflict { field, .. } => ApiError::invalid(error.to_string()).about(field),
             _ => ApiError::invalid(error.to_string()),
         }
     }
@@ -517,7 +471,8 @@ mod tests {
         let options = Options::default().parallel(false);
         let schemas = tools.clone().map(|tool| standalone(&tool.parameters, &Cancel::new()).0);
         let (format, options, tools, schemas) = (&format, &options, &tools, &schemas);
-        let calls = Calls { format, options, tools, schemas, parallel: false, is_required: true };
+        let formatted = &Formatted::read(Fields::new(&Map::new()), |_| true).unwrap();
+        let calls = Calls { format, options, tools, schemas, parallel: false, is_required: true, formatted };
         let constraint = calls.followed(&compiler).unwrap().0.unwrap();
         for (name, is_followed) in [("little", true), ("large", true), ("larger", true), ("largest", false)] {
             let mut sampler = constraint.sampler(0);

@@ -61,11 +61,6 @@ impl<'a> Object<'a> {
         self.entries.get(name).filter(|value| !value.is_null())
     }
 
-    /// Return true if the field is there, even null.
-    pub fn has(&self, name: &str) -> bool {
-        self.entries.contains_key(name)
-    }
-
     /// Return a text.
     ///
     /// # Errors
@@ -88,6 +83,14 @@ impl<'a> Object<'a> {
     /// [`ConversationError::Wrong`] if the field is something else.
     pub fn bool(&self, name: &str) -> Result<Option<bool>, ConversationError> {
         self.take(name, "true or false", Value::as_bool)
+    }
+
+    /// Return a number, which has to be a whole one.
+    ///
+    /// # Errors
+    /// [`ConversationError::Wrong`] if the field is something else.
+    pub fn whole(&self, name: &str) -> Result<Option<f64>, ConversationError> {
+        self.take(name, "a whole number", |value| value.as_f64().filter(|number| number.fract() == 0.0))
     }
 
     /// Return an object.

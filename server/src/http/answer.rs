@@ -39,9 +39,10 @@ pub fn timings_json(timings: &Timings) -> Value {
     json
 }
 
-/// Return the account of what was reused of a prompt, and why no more.
-pub fn reuse_json(reuse: &Reuse) -> Value {
-    json!({
+/// Return the account of what was reused of a prompt, and why no more, with the parts of the
+/// request that do nothing.
+pub fn account_json(reuse: &Reuse, ignored: &[String]) -> Value {
+    let mut account = json!({
         "reused": reuse.n_reused,
         "replayed": reuse.n_replayed,
         "reevaluated": reuse.n_reevaluated,
@@ -49,7 +50,11 @@ pub fn reuse_json(reuse: &Reuse) -> Value {
         "from_disk": reuse.n_from_disk,
         "why": reuse.limit.as_str(),
         "seq": reuse.seq,
-    })
+    });
+    if !ignored.is_empty() {
+        account["ignored"] = ignored.into();
+    }
+    account
 }
 
 /// Return the numbers of tokens as OpenAI tells them.

@@ -51,6 +51,10 @@ pub struct ModelSummary {
     pub n_bytes: u64,
     /// The number of slots.
     pub n_slots: usize,
+    /// The most sequences held beside one for each slot.
+    pub n_held: usize,
+    /// The most bytes that they may take.
+    pub held_bytes: u64,
     /// Tokens are drafted.
     pub has_drafts: bool,
     /// The source of the chat template.
@@ -101,6 +105,8 @@ impl App {
             n_params: model.n_params(),
             n_bytes: model.n_bytes() as u64,
             n_slots: loaded.engine.params().n_slots,
+            n_held: loaded.engine.params().n_held,
+            held_bytes: loaded.engine.params().held_bytes,
             has_drafts: loaded.engine.params().drafts.is_some(),
             template: source.to_owned(),
             capabilities: *template.capabilities(),
@@ -254,6 +260,11 @@ impl Host {
     /// Return the memory that bodies use.
     pub(super) fn bodies(&self) -> &Arc<Bodies> {
         &self.bodies
+    }
+
+    /// Return the adapters that requests may choose, and their scales, which outlive sleep.
+    pub fn adapters(&self) -> &ScaledAdapters {
+        &self.adapters
     }
 
     /// Return the sizes of the model; of the last one, while it sleeps.

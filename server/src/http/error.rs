@@ -150,13 +150,19 @@ impl ApiError {
         Self::new(ErrorKind::NotSupported, message)
     }
 
-    /// Return the error with the name that the client gave to the field `name`: some interfaces
-    /// have other names, or put a field into another one.
+    /// Return the error with the name that the client gave to the field `name`, or to that of which
+    /// it is an item: some interfaces have other names, or put a field into another one.
     pub(crate) fn renamed(mut self, name: &str, given: &str) -> Self {
-        if self.param.as_deref() == Some(name) {
-            self.message = self.message.replace(&format!("\"{name}\""), &format!("\"{given}\""));
-            self.param = Some(given.to_owned());
-        }
+        let param = self.param.take();
+        let item = param.as_ref().and_then(|param| param.strip_prefix(name));
+        self.param = match (&param, item.filter(|item| item.is_empty() || item.starts_with('['))) {
+            (Some(param), Some(item)) => {
+                let given = format!("{given}{item}");
+                self.message = self.message.replace(&format!("\"{param}\""), &format!("\"{given}\""));
+                Some(given)
+            }
+            _ => param,
+        };
         self
     }
 

@@ -2,8 +2,8 @@
 
 use crate::engine::{Chunk, Ended, Event, Generate, Reuse, Timings};
 use crate::http::{
-    ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, blocking, json_list, millis,
-    n_values, probabilities_json, reuse_json, sse, timings_json, write_json,
+    ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, account_json, blocking, json_list,
+    millis, n_values, probabilities_json, sse, timings_json, write_json,
 };
 use crate::params::{Fields, read_generate, read_prompts};
 use axum::response::Response;
@@ -87,6 +87,7 @@ impl Work {
             timings_per_token: reading.timings_per_token,
             is_progress: reading.return_progress,
             response_fields: response_fields.iter().map(|&field| field.to_owned()).collect(),
+            ignored: reading.ignored.clone(),
         });
         let requests = reading.requests(app, prompts.collect());
         let answers = requests.iter().enumerate();
@@ -116,6 +117,8 @@ struct Shape {
     is_progress: bool,
     /// The fields to send; all if there are none.
     response_fields: Vec<String>,
+    /// The parts of the request that do nothing.
+    ignored: Vec<String>,
 }
 
 /// An answer under way.
@@ -200,7 +203,7 @@ impl Answer {
             "timings": timings_json(&ended.timings),
         });
         if let Some(reuse) = &self.reuse {
-            body["backstitch"] = reuse_json(reuse);
+            body["backstitch"] = account_json(reuse, &self.shape.ignored);
         }
         body
     }

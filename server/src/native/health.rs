@@ -1,6 +1,6 @@
 //! `/health`, `/props` and `/lora-adapters`: what the server is.
 
-use crate::http::{ApiError, Body, ErrorKind, Host, Ready, bytes};
+use crate::http::{ApiError, Body, ErrorKind, Host, bytes};
 use crate::params::default_settings;
 use axum::Json;
 use axum::extract::State;
@@ -63,14 +63,13 @@ pub(super) async fn set_props(State(host): State<Arc<Host>>, _: Body) -> Result<
     }
 }
 
-/// Return the adapters and their scales.
-pub(super) async fn adapters(Ready(app): Ready) -> Json<Value> {
-    Json(app.adapters().to_json())
+/// Return the adapters and their scales. That does not wake a model that sleeps.
+pub(super) async fn adapters(State(host): State<Arc<Host>>) -> Json<Value> {
+    Json(host.adapters().to_json())
 }
 
 /// Scale the adapters of requests that name none.
 pub(super) async fn set_adapters(
-    Ready(app): Ready,
     State(host): State<Arc<Host>>,
     request: axum::extract::Request,
 ) -> Result<Json<Value>, ApiError> {
@@ -78,7 +77,7 @@ pub(super) async fn set_adapters(
     let Ok(Value::Array(list)) = serde_json::from_slice(&body) else {
         return Err(ApiError::invalid("Request body must be an array"));
     };
-    let scales = app.adapters().read(&list, "lora-adapters")?;
-    app.adapters().scale(&scales);
+    let scales = host.adapters().read(&list, "lora-adapters")?;
+    host.adapters().scale(&scales);
     Ok(Json(json!({"success": true})))
 }

@@ -74,7 +74,12 @@ fn text(counters: &Counters, before: &Counters) -> String {
         ("requests_processing", "gauge", "Number of requests processing.", c.n_processing as f64),
         ("requests_deferred", "gauge", "Number of requests deferred.", c.n_waiting as f64),
         ("n_busy_slots_per_decode", "gauge", "Average number of busy slots per batch", busy),
-        ("sequences_held", "gauge", "Number of sequences held beside those processing.", c.n_held as f64),
+        (
+            "sequences_held",
+            "gauge",
+            "Number of sequences held beside those processing: --cache-sequences and one for each free slot at most.",
+            c.n_held as f64,
+        ),
         (
             "sequences_evicted_total",
             "counter",

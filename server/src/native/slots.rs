@@ -2,7 +2,7 @@
 
 mod name;
 
-use crate::engine::{HeldSequence, SlotReport, Tenant};
+use crate::engine::{Counters, HeldSequence, SlotReport, Tenant};
 use crate::error::Error;
 use crate::http::{ApiError, App, Body, Client, ErrorKind, Host, ModelSummary, Ready, millis};
 use crate::params::Fields;
@@ -173,28 +173,34 @@ pub(super) async fn cache(
     Query(query): Query<HashMap<String, String>>,
 ) -> Result<Json<Value>, ApiError> {
     let summary = host.summary();
-    let Some(app) = host.peek() else {
-        let empty = json!({ "sequences": [], "n_ctx": summary.n_ctx, "n_slots": summary.n_slots });
-        return Ok(Json(empty));
-    };
     let tenant = client.tenant(query.get("cache_salt").map(String::as_str));
-    let (held, counters) = (app.engine().held(tenant).await?, host.counters().await?);
-    let params = app.engine().params();
-    Ok(Json(json!({
-        "sequences": held.iter().map(|held| held_json(&app, held)).collect::<Vec<_>>(),
-        "counters": {
-            "n_prompt": counters.n_prompt,
-            "n_cached": counters.n_cached,
-            "n_generated": counters.n_generated,
-            "n_held": counters.n_held,
-            "n_evicted": counters.n_evicted,
-            "n_unstored": counters.n_unstored,
-            "n_damaged": counters.n_damaged,
-        },
+    let sequences = match host.peek() {
+        Some(app) => app.engine().held(tenant).await?.iter().map(|held| held_json(&app, held)).collect(),
+        None => Vec::new(),
+    };
+    let mut told = json!({
+        "sequences": sequences,
         "n_ctx": summary.n_ctx,
         "n_slots": summary.n_slots,
-        "budget": { "bytes": params.held_bytes, "sequences": params.n_held },
-    })))
+        "budget": { "bytes": summary.held_bytes, "sequences": summary.n_held },
+    });
+    // They are those of all clients, of which a key learns nothing.
+    if host.params().api_keys.len() <= 1 {
+        told["counters"] = counters_json(&host.counters().await?);
+    }
+    Ok(Json(told))
+}
+
+fn counters_json(counters: &Counters) -> Value {
+    json!({
+        "n_prompt": counters.n_prompt,
+        "n_cached": counters.n_cached,
+        "n_generated": counters.n_generated,
+        "n_held": counters.n_held,
+        "n_evicted": counters.n_evicted,
+        "n_unstored": counters.n_unstored,
+        "n_damaged": counters.n_damaged,
+    })
 }
 
 /// The characters of a sequence's text that are told.

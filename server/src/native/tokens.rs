@@ -115,10 +115,12 @@ fn text_of(app: &App, fields: Fields<'_>) -> Result<String, ApiError> {
     if items.len() > MAX_TOKENS {
         return Err(ApiError::field("tokens", "a list of at most 1048576 tokens"));
     }
-    let tokens: Option<Vec<Token>> = items.iter().map(|item| token(app, item)).collect();
-    let tokens = tokens.ok_or_else(|| {
-        ApiError::field("tokens", &format!("a list of tokens from 0 to {}", app.vocab().n_vocab() - 1))
-    })?;
+    let wrong = |i| {
+        let wanted = format!("a token from 0 to {}", app.vocab().n_vocab().saturating_sub(1));
+        ApiError::field(&format!("tokens[{i}]"), &wanted)
+    };
+    let tokens = items.iter().enumerate().map(|(i, item)| token(app, item).ok_or_else(|| wrong(i)));
+    let tokens: Vec<Token> = tokens.collect::<Result<_, _>>()?;
     let bytes = app.vocab().detokenize(&tokens, WriteSpecial::Yes);
     let text = String::from_utf8_lossy(&bytes);
     // vLLM has another name for it.

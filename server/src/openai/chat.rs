@@ -101,7 +101,8 @@ fn read_top(fields: Fields<'_>) -> Result<Option<Option<usize>>, ApiError> {
     let top = fields.u64("top_logprobs")?;
     match fields.get("logprobs").map(Value::as_bool) {
         None | Some(Some(false)) if top.is_some() => {
-            Err(ApiError::invalid("top_logprobs requires logprobs to be set to true"))
+            let text = "top_logprobs requires logprobs to be set to true";
+            Err(ApiError::invalid(text).about("top_logprobs"))
         }
         None | Some(Some(false)) => Ok(None),
         Some(Some(true)) => match top {

@@ -8,10 +8,10 @@ use crate::conversation::Meter;
 use crate::engine::{Ended, Event, Generate};
 use crate::http::{
     ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, blocking, n_values, new_id,
-    probabilities_json, reuse_json, sse, timings_json, unix_time, usage_json, write_json,
+    probabilities_json, sse, timings_json, unix_time, usage_json, write_json,
 };
 use crate::native::Gap;
-use crate::params::{Fields, read_generate, read_prompts};
+use crate::params::{Fields, Formatted, read_generate, read_prompts};
 use axum::response::Response;
 use backstitch_models::Token;
 use backstitch_models::session::TokenLogprobs;
@@ -65,7 +65,10 @@ impl Work {
         let n_prompts = tokens.len();
         let n_tokens = tokens.iter().map(Vec::len).sum();
         let mut tokens = tokens.into_iter();
-        let mut reading = read_generate(fields, app, client, tokens.next().unwrap_or_default())?;
+        let formatted = Formatted::read(fields, |name| name != "prompt")?;
+        let generate = Fields::new(&formatted.fields);
+        let reading = read_generate(generate, app, client, tokens.next().unwrap_or_default());
+        let mut reading = reading.map_err(|error| formatted.named(error))?;
         reading.check_answers(app, n_prompts)?;
         check_best_of(fields, reading.n)?;
         let (is_stream, n_answers) = (reading.stream, reading.n);
@@ -76,10 +79,15 @@ impl Work {
             reading.generate.prompt_logprobs = n_listed.filter(|&n| echo && n > 0 && suffix.is_none());
         }
         reading.bound_listed(app, fields, n_prompts, n_tokens)?;
+        let mut ignored = core::mem::take(&mut reading.ignored);
+        ignored.extend(is_suffix_ignored(app, fields)?.then(|| "suffix".to_owned()));
         let requests = reading.requests(app, tokens.collect());
         let echoed = echoed.iter().flat_map(|echoed| core::iter::repeat_n(echoed, n_answers));
         let answers = requests.iter().zip(echoed).enumerate();
-        let answers = answers.map(|(i, (request, echo))| Answer::new(i, &request.prompt, echo.clone()));
+        let answers = answers.map(|(i, (request, echo))| {
+            let meter = Meter::new(request.prompt.len(), ignored.clone());
+            Answer::new(i, meter, echo.clone())
+        });
         let answers = answers.collect();
         let shape = read_shape(app, fields, n_answers)?;
         Ok(Work { requests, shape, answers, is_stream })
@@ -116,6 +124,12 @@ fn check_best_of(fields: Fields<'_>, n: usize) -> Result<(), ApiError> {
     }
 }
 
+/// Return true if the request has a suffix, and the vocabulary no tokens for a gap before it.
+fn is_suffix_ignored(app: &App, fields: Fields<'_>) -> Result<bool, ApiError> {
+    let has_suffix = fields.str("suffix")?.is_some_and(|suffix| !suffix.is_empty());
+    Ok(has_suffix && !Gap::is_known(app.vocab()))
+}
+
 /// Return the text of tokens.
 fn written(app: &App, tokens: &[Token]) -> String {
     let own = tokens.strip_prefix(app.vocab().bos().as_slice()).unwrap_or(tokens);
@@ -133,15 +147,11 @@ struct Shape {
     is_sampled: bool,
     /// The number of answers to each prompt.
     n_answers: usize,
-    /// Fields that were asked for and do nothing.
-    ignored: Vec<&'static str>,
 }
 
 /// Read what the shape of the answer depends on.
 fn read_shape(app: &Arc<App>, fields: Fields<'_>, n_answers: usize) -> Result<Shape, ApiError> {
     let include_usage = read_include_usage(fields)?;
-    let has_suffix = fields.str("suffix")?.is_some_and(|suffix| !suffix.is_empty());
-    let is_ignored = has_suffix && !Gap::is_known(app.vocab());
     Ok(Shape {
         app: app.clone(),
         id: new_id("cmpl-"),
@@ -151,7 +161,6 @@ fn read_shape(app: &Arc<App>, fields: Fields<'_>, n_answers: usize) -> Result<Sh
         is_progress: fields.bool("return_progress")?.unwrap_or(false),
         is_sampled: fields.bool("post_sampling_probs")?.unwrap_or(false),
         n_answers,
-        ignored: if is_ignored { vec!["suffix"] } else { Vec::new() },
     })
 }
 
@@ -169,8 +178,7 @@ struct Answer {
 }
 
 impl Answer {
-    fn new(index: usize, prompt: &[Token], echo: Option<String>) -> Self {
-        let meter = Meter::new(prompt.len());
+    fn new(index: usize, meter: Meter, echo: Option<String>) -> Self {
         Answer { index, meter, echo, scores: Vec::new(), n_chars: 0, ended: None }
     }
 }
@@ -208,15 +216,6 @@ impl Shape {
             "finish_reason": null,
         }]))
     }
-
-    /// Return the account of what was reused, and of what was ignored.
-    fn account(&self, answer: &Meter) -> Value {
-        let mut account = answer.reuse.as_ref().map_or_else(|| json!({}), reuse_json);
-        if !self.ignored.is_empty() {
-            account["ignored"] = self.ignored.as_slice().into();
-        }
-        account
-    }
 }
 
 /// Return all answers in one piece.
@@ -235,11 +234,12 @@ fn whole(shape: &Shape, answers: &[Answer], outcomes: &[Outcome]) -> Value {
     // Answers to one prompt share its tokens.
     let ended: Vec<&Ended> = outcomes.iter().filter_map(|outcome| outcome.ended.as_ref()).collect();
     body["usage"] = sum_prompts(&ended, shape.n_answers);
-    if let (Some(first), Some(outcome)) = (ended.first(), outcomes.first()) {
+    if let Some(first) = ended.first() {
         body["timings"] = timings_json(&first.timings);
-        let mut meter = Meter::new(0);
-        meter.reuse = outcome.reuse;
-        body["backstitch"] = shape.account(&meter);
+    }
+    let reuse = outcomes.first().and_then(|outcome| outcome.reuse.as_ref());
+    if let Some((answer, reuse)) = answers.first().zip(reuse) {
+        body["backstitch"] = answer.meter.account(reuse);
     }
     body
 }
@@ -302,7 +302,9 @@ impl Writer for Parts {
                     piece["usage"] = usage_json(&ended);
                 }
                 piece["timings"] = timings_json(&ended.timings);
-                piece["backstitch"] = shape.account(&answer.meter);
+                if let Some(reuse) = &answer.meter.reuse {
+                    piece["backstitch"] = answer.meter.account(reuse);
+                }
                 frames.data(&piece);
                 answer.ended = Some(ended);
             }

@@ -102,17 +102,20 @@ impl Items {
         events
     }
 
-    /// Leave out the calls that are incomplete: their text is content.
-    pub fn drop_cut(&mut self) {
+    /// End the answer, which is cut or not. Calls that were cut are left out of its items from then
+    /// on: their text is content.
+    pub fn finish(&mut self, is_cut: bool) -> Vec<Named> {
+        let events = self.close(if is_cut { INCOMPLETE } else { COMPLETED });
         self.done.retain(|item| item["type"] != "function_call" || item["status"] != INCOMPLETE);
+        events
     }
 
-    /// Complete the items that are being written.
-    pub fn close(&mut self) -> Vec<Named> {
+    /// End the items that are being written: calls are complete, a text has this status.
+    fn close(&mut self, status: &str) -> Vec<Named> {
         let mut events = Vec::new();
         while self.end_call(COMPLETED, &mut events) {}
         if let Some(open) = self.open.take() {
-            self.end(&open, COMPLETED, &mut events);
+            self.end(&open, status, &mut events);
         }
         events
     }
@@ -140,11 +143,14 @@ impl Items {
                 let data = part(ended, index, json!({"part": text_part(text)}));
                 events.push(("response.content_part.done", data));
             }
-            Open::Call { name, arguments, .. } => {
+            // Clients may run a call once its arguments are done, so those of one that was cut never
+            // are.
+            Open::Call { name, arguments, .. } if status == COMPLETED => {
                 let data = part(ended, index, json!({"name": name, "arguments": arguments}));
                 events.push(("response.function_call_arguments.done", data));
-                self.n_calls += usize::from(status == COMPLETED);
+                self.n_calls += 1;
             }
+            Open::Call { .. } => {}
         }
         let item = item(ended, status);
         events.push(("response.output_item.done", json!({"output_index": index, "item": item})));
@@ -160,7 +166,7 @@ impl Items {
     fn open(&mut self, opened: Open, events: &mut Vec<Named>) {
         match self.open.take_if(|before| before.is_call() && opened.is_call()) {
             Some(call) => self.pending.push(call),
-            None => events.extend(self.close()),
+            None => events.extend(self.close(COMPLETED)),
         }
         let data = json!({"output_index": self.index(), "item": item(&opened, "in_progress")});
         self.open = Some(opened);
@@ -246,7 +252,7 @@ mod tests {
             Delta::ToolCallArguments { index: 0, text: "{}".into() },
         ];
         let mut events: Vec<Named> = deltas.iter().flat_map(|delta| items.add(delta)).collect();
-        events.extend(items.close());
+        events.extend(items.finish(false));
         let names: Vec<&str> = events.iter().map(|(name, _)| *name).collect();
         let wanted = [
             "response.output_item.added",
@@ -298,7 +304,7 @@ mod tests {
         assert!(ends(&events).is_empty() && items.settle(0).is_empty());
         assert_eq!(events.last().unwrap().1["output_index"], 1);
         assert_eq!(ends(&items.settle(2)), [(0, COMPLETED), (1, COMPLETED)]);
-        assert!(items.close().is_empty());
+        assert!(items.finish(false).is_empty());
         let events = items.add(&Delta::Content("Yes".into()));
         assert_eq!(events[0].1["output_index"], 2);
     }
@@ -310,11 +316,14 @@ mod tests {
             two_calls().iter().for_each(|delta| drop(items.add(delta)));
             let events = items.add(&Delta::ToolCallsCut { n: n_cut });
             assert_eq!(ends(&events), [(0, first), (1, INCOMPLETE)]);
-            let events = items.add(&Delta::Content("[".into()));
-            assert_eq!((ends(&events).len(), &events[0].1["output_index"]), (0, &json!(2)));
-            items.close();
-            items.drop_cut();
+            let text = items.add(&Delta::Content("[".into()));
+            assert_eq!((ends(&text).len(), &text[0].1["output_index"]), (0, &json!(2)));
+            let done = "response.function_call_arguments.done";
+            let n_done = events.iter().filter(|(name, _)| *name == done).count();
+            assert_eq!(n_done, 2 - n_cut);
+            assert_eq!(ends(&items.finish(true)), [(2, INCOMPLETE)]);
             assert_eq!(items.done().len(), 4 - 1 - n_cut);
+            assert_eq!(items.done().last().unwrap()["status"], INCOMPLETE);
         }
     }
 }

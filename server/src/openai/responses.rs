@@ -106,9 +106,14 @@ impl Answer {
         response
     }
 
+    /// Return true if the answer was cut.
+    fn is_cut(&self, ended: &Ended) -> bool {
+        self.speaker.ending(ended.finish) == Ending::Cut
+    }
+
     /// Return the response at its end.
     fn ended(&self, ended: &Ended) -> Value {
-        let is_cut = self.speaker.ending(ended.finish) == Ending::Cut;
+        let is_cut = self.is_cut(ended);
         let mut response = self.response(if is_cut { "incomplete" } else { "completed" });
         if is_cut {
             response["incomplete_details"] = json!({"reason": "max_output_tokens"});
@@ -133,9 +138,8 @@ impl Answer {
         for delta in &deltas {
             self.items.add(delta);
         }
-        self.items.close();
-        self.items.drop_cut();
         let Some(ended) = &outcome.ended else { return Value::Null };
+        self.items.finish(self.is_cut(ended));
         let mut response = self.ended(ended);
         response["timings"] = timings_json(&ended.timings);
         if let Some(reuse) = &outcome.reuse {
@@ -188,7 +192,7 @@ impl Writer for Answer {
             Event::Ended(ended) => {
                 let deltas = self.speaker.finish();
                 let mut events: Vec<Named> = deltas.iter().flat_map(|delta| self.items.add(delta)).collect();
-                events.extend(self.items.close());
+                events.extend(self.items.finish(self.is_cut(&ended)));
                 let mut data = json!({"response": self.ended(&ended)});
                 if let Some(reuse) = &self.meter.reuse {
                     data["response"]["backstitch"] = self.meter.account(reuse);

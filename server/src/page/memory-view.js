@@ -192,11 +192,15 @@ function drawHeld(sequence, cache, isShown) {
 
 function drawCounters({ counters, nCtx, nSlots }) {
   const asked = (counters.n_prompt ?? 0) + (counters.n_cached ?? 0);
-  const rows = [
+  // A server with several keys counts for none of them.
+  const counted = Object.keys(counters).length > 0 ? [
     ["Prompt tokens reused", asked ? `${whole(counters.n_cached)} of ${whole(asked)}` : "none yet"],
     ["Tokens written", whole(counters.n_generated ?? 0)],
     ["Sequences held", whole(counters.n_held ?? 0)],
     ["Dropped to make room", whole(counters.n_evicted ?? 0)],
+  ] : [];
+  const rows = [
+    ...counted,
     nCtx !== null && ["Context", count(nCtx, "token")],
     nSlots !== null && ["Slots", whole(nSlots)],
   ].filter(Boolean);

@@ -15,6 +15,8 @@ const LARK: &str = "%llguidance";
 #[derive(Clone, Debug)]
 pub struct Constraint {
     grammar: Grammar,
+    /// The field that it was read from; empty for a grammar of calls.
+    name: &'static str,
     /// Texts from which on the grammar applies; from the beginning if there are none.
     triggers: Option<Triggers>,
 }
@@ -31,7 +33,8 @@ impl Constraint {
         let mut names = NAMES.iter().copied().filter(is_there);
         let Some(name) = names.next() else { return Ok(None) };
         if let Some(other) = names.next() {
-            return Err(ApiError::invalid(format!("\"{name}\" and \"{other}\" cannot be used together")));
+            let text = format!("\"{name}\" and \"{other}\" cannot be used together");
+            return Err(ApiError::invalid(text).about(other));
         }
         let compiler = app.compiler(client)?;
         let text = || fields.str(name).map(Option::unwrap_or_default);
@@ -44,10 +47,11 @@ impl Constraint {
                 gbnf => compiler.gbnf(gbnf),
             },
         };
-        let grammar = grammar.map_err(|error| ApiError::invalid(format!("\"{name}\": {error}")))?;
+        let wrong = |error| ApiError::invalid(format!("\"{name}\": {error}")).about(name);
+        let grammar = grammar.map_err(wrong)?;
         let is_lazy = fields.bool("grammar_lazy")?.unwrap_or(false);
         let triggers = if is_lazy { Some(read_triggers(fields)?) } else { None };
-        Ok(Some(Constraint { grammar, triggers }))
+        Ok(Some(Constraint { grammar, name, triggers }))
     }
 
     /// Make a constraint of a grammar in Lark, which applies from one of `triggers` on; from the
@@ -62,7 +66,12 @@ impl Constraint {
     ) -> Result<Self, GrammarError> {
         let grammar = compiler.lark(lark)?;
         let triggers = if triggers.is_empty() { None } else { Some(Triggers::new(triggers)?) };
-        Ok(Constraint { grammar, triggers })
+        Ok(Constraint { grammar, name: "", triggers })
+    }
+
+    /// Return the name of the field that it was read from.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
     }
 
     /// Return true if the constraint is a JSON schema.
@@ -85,7 +94,7 @@ impl Constraint {
     /// # Errors
     /// Those of [`Grammar::within`].
     pub(crate) fn within(&self, lark: &str) -> Result<Self, GrammarError> {
-        Ok(Constraint { grammar: self.grammar.within(lark)?, triggers: None })
+        Ok(Constraint { grammar: self.grammar.within(lark)?, triggers: None, ..self.clone() })
     }
 
     /// Return a sampler for a text behind `n_prompt` tokens.

@@ -37,6 +37,11 @@ impl<'a> Fields<'a> {
         self.get(name).is_some()
     }
 
+    /// Return all fields, also those that are null.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&'a String, &'a Value)> {
+        self.0.iter()
+    }
+
     /// Return the first of several names that the object has.
     pub fn first<'n>(&self, names: &[&'n str]) -> Option<&'n str> {
         names.iter().copied().find(|name| self.has(name))
@@ -116,11 +121,16 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::http::ErrorKind::Invalid) for anything else.
     pub fn strings(&self, name: &str) -> Result<Option<Vec<&'a str>>, ApiError> {
-        self.typed(name, "a string or an array of strings", |value| match value {
-            Value::String(text) => Some(vec![text.as_str()]),
-            Value::Array(texts) => texts.iter().map(Value::as_str).collect(),
-            _ => None,
-        })
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(vec![text.as_str()])),
+            Some(Value::Array(texts)) => {
+                let wrong = |i| ApiError::field(&format!("{name}[{i}]"), "a string");
+                let texts = texts.iter().enumerate().map(|(i, text)| text.as_str().ok_or_else(|| wrong(i)));
+                texts.collect::<Result<_, _>>().map(Some)
+            }
+            Some(_) => Err(ApiError::field(name, "a string or an array of strings")),
+        }
     }
 }
 
@@ -149,7 +159,7 @@ mod tests {
             fields.object("o").map(drop),
             fields.strings("l").map(drop),
         ];
-        for (name, error) in ["n", "f", "b", "s", "a", "o", "l"].iter().zip(errors) {
+        for (name, error) in ["n", "f", "b", "s", "a", "o", "l[1]"].iter().zip(errors) {
             let error = error.unwrap_err();
             assert!(error.message().starts_with(&format!("\"{name}\" must be ")), "{}", error.message());
         }

@@ -182,8 +182,8 @@ impl Sampling {
             sampling.logit_bias.extend(banned);
         }
         if let Some(value) = fields.get("samplers") {
-            sampling.samplers =
-                read_order(value).map_err(|text| ApiError::invalid(format!("\"samplers\": {text}")))?;
+            let wrong = |text| ApiError::invalid(format!("\"samplers\": {text}")).about("samplers");
+            sampling.samplers = read_order(value).map_err(wrong)?;
         }
         if let Some(texts) = fields.strings("dry_sequence_breakers")? {
             let is_long = texts.iter().any(|text| text.len() > MAX_STRING);
@@ -362,45 +362,72 @@ impl Sampling {
 }
 
 /// Read biases of tokens: a list of pairs, or an object, whose keys may be numbers. A token is
-/// given by its number or by text, all of whose tokens get the bias; `false` bans a token. Tokens
-/// that do not exist and biases that are nothing of this are ignored, as llama-server does.
+/// given by its number or by text, all of whose tokens get the bias; `false` bans a token.
 fn read_biases(value: &Value, vocab: &Vocab) -> Result<Vec<(Token, f32)>, ApiError> {
-    let mut biases = Vec::new();
-    let mut add = |token: &Value, bias: &Value| {
-        let bias = match bias {
-            Value::Bool(false) => f32::NEG_INFINITY,
-            Value::Number(number) => number.as_f64().unwrap_or(0.0) as f32,
-            _ => return,
-        };
-        let number = match token {
-            Value::Number(number) => number.as_u64(),
-            Value::String(text) if value.is_object() => text.parse().ok(),
-            Value::String(_) => None,
-            _ => return,
-        };
-        match (number, token) {
-            (Some(id), _) if id < vocab.n_vocab() as u64 => biases.push((Token(id as u32), bias)),
-            (None, Value::String(text)) => {
-                let mut tokens = Vec::new();
-                vocab.tokenize(text, AddSpecial::No, ParseSpecial::Yes, &mut tokens);
-                biases.extend(tokens.into_iter().map(|token| (token, bias)));
-            }
-            _ => {}
-        }
-    };
+    let mut biases = Biases { vocab, list: Vec::new() };
     match value {
         Value::Array(pairs) => {
-            for pair in pairs {
-                if let Some([token, bias]) = pair.as_array().map(Vec::as_slice) {
-                    add(token, bias);
+            for (i, pair) in pairs.iter().enumerate() {
+                let path = |index: &str| format!("logit_bias[{i}]{index}");
+                let Some([token, bias]) = pair.as_array().map(Vec::as_slice) else {
+                    return Err(ApiError::field(&path(""), "a pair of a token and a bias"));
+                };
+                let bias = read_bias(bias, || path("[1]"))?;
+                match token {
+                    Value::String(text) => biases.add_text(text, bias),
+                    token => biases.add(token.as_u64(), bias, || path("[0]"))?,
                 }
             }
         }
-        Value::Object(map) => map.iter().for_each(|(token, bias)| add(&Value::String(token.clone()), bias)),
+        Value::Object(map) => {
+            for (token, bias) in map.iter().filter(|(_, bias)| !bias.is_null()) {
+                let path = || format!("logit_bias.{token}");
+                let bias = read_bias(bias, path)?;
+                match token.parse() {
+                    Ok(id) => biases.add(Some(id), bias, path)?,
+                    Err(_) => biases.add_text(token, bias),
+                }
+            }
+        }
         _ => return Err(ApiError::field("logit_bias", "an object, or an array of pairs")),
     }
-    match biases.len() {
+    match biases.list.len() {
         n if n > MAX_BIASES => Err(ApiError::field("logit_bias", "for at most 65536 tokens")),
-        _ => Ok(biases),
+        _ => Ok(biases.list),
+    }
+}
+
+/// Read the bias that stands at `path`.
+fn read_bias(value: &Value, path: impl Fn() -> String) -> Result<f32, ApiError> {
+    match (value, value.as_f64()) {
+        (Value::Bool(false), _) => Ok(f32::NEG_INFINITY),
+        (_, Some(bias)) => Ok(bias as f32),
+        _ => Err(ApiError::field(&path(), "a number, or false, which bans the token")),
+    }
+}
+
+/// Biases that are being read.
+struct Biases<'v> {
+    vocab: &'v Vocab,
+    list: Vec<(Token, f32)>,
+}
+
+impl Biases<'_> {
+    /// Add the bias of the token with a number that stands at `path`.
+    fn add(&mut self, id: Option<u64>, bias: f32, path: impl Fn() -> String) -> Result<(), ApiError> {
+        let n_vocab = self.vocab.n_vocab() as u64;
+        let Some(id) = id.filter(|&id| id < n_vocab) else {
+            let wanted = format!("a token from 0 to {}, or a text", n_vocab.saturating_sub(1));
+            return Err(ApiError::field(&path(), &wanted));
+        };
+        self.list.push((Token(id as u32), bias));
+        Ok(())
+    }
+
+    /// Add the bias of all tokens of a text.
+    fn add_text(&mut self, text: &str, bias: f32) {
+        let mut tokens = Vec::new();
+        self.vocab.tokenize(text, AddSpecial::No, ParseSpecial::Yes, &mut tokens);
+        self.list.extend(tokens.into_iter().map(|token| (token, bias)));
     }
 }
