@@ -8,8 +8,8 @@
 //!   drops those that cannot be expressed (`lost.rs` says why); `shapes.rs` knows the kinds of
 //!   their values, `numbers.rs` and `patterns.rs` what the library can take of bounds and regular
 //!   expressions, which `ecma.rs` writes in its dialect.
-//!   `negation.rs` and `excluded.rs` write `not` as what it leaves, and `exclusive.rs` parts some
-//!   options of `oneOf`.
+//!   `negation.rs` and `excluded.rs` write `not` as what it leaves, `exclusive.rs` parts some
+//!   options of `oneOf`, and `distinct.rs` finds those that need no parting.
 //! - `parts.rs` finds the schemas that describe the same value (`allOf`, `anyOf`, `$ref`), and the
 //!   names of properties in them.
 //! - `plan.rs` chooses the part that closes the object, over the names that all parts have.
@@ -20,6 +20,7 @@
 //! other, and only the object as a whole is closed.
 
 mod copies;
+mod distinct;
 mod ecma;
 mod excluded;
 mod exclusive;
