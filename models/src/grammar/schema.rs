@@ -18,7 +18,10 @@
 //! References (`refs.rs`) become plain names in new `$defs`. A reference with other keywords
 //! becomes what it leads to, since the library could not join the two where they are inside of each
 //! other, and only the object as a whole is closed.
+//!
+//! `contradiction.rs` finds schemas that no value matches.
 
+mod contradiction;
 mod copies;
 mod distinct;
 mod ecma;
@@ -73,6 +76,7 @@ const SPACE: &str = r"\x20|\x20?(\x0D?\x0A){1,2}[\x20\x09]{0,20}";
 /// [`GrammarError::Schema`], [`GrammarError::TooLarge`] and [`GrammarError::Cancelled`].
 pub(super) fn adapted(schema: &Value, cancel: &Cancel) -> Result<(Value, Vec<Relaxation>), GrammarError> {
     let (mut adapted, relaxed) = written(schema, true, cancel)?;
+    contradiction::check(schema)?;
     if let Value::Object(map) = &mut adapted {
         let options = json!({
             "whitespace_pattern": SPACE,
