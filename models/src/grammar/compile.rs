@@ -170,9 +170,10 @@ impl Compiler {
     ///
     /// # Errors
     /// [`GrammarError::Syntax`] if the text is not JSON; [`GrammarError::Schema`] for keywords that
-    /// are not supported, such as `contains` and `if`, and for a `not` that no grammar can follow;
-    /// [`GrammarError::TooLarge`]; [`GrammarError::Compile`] if no value can match the schema or it
-    /// is too complex.
+    /// are not supported, such as `contains` and `if`, for a `not` that no grammar can follow, and
+    /// at a place where visibly no value can match; [`GrammarError::TooLarge`];
+    /// [`GrammarError::Compile`] if no value can match for another reason or the schema is too
+    /// complex.
     pub fn json_schema(&self, text: &str) -> Result<Grammar, GrammarError> {
         check_text(text)?;
         let schema: Value = serde_json::from_str(text).map_err(|error| GrammarError::Syntax {

@@ -8,8 +8,8 @@
 //!   drops those that cannot be expressed (`lost.rs` says why); `shapes.rs` knows the kinds of
 //!   their values, `numbers.rs` and `patterns.rs` what the library can take of bounds and regular
 //!   expressions, which `ecma.rs` writes in its dialect.
-//!   `negation.rs` and `excluded.rs` write `not` as what it leaves, and `exclusive.rs` parts some
-//!   options of `oneOf`.
+//!   `negation.rs` and `excluded.rs` write `not` as what it leaves, `exclusive.rs` parts some
+//!   options of `oneOf`, and `distinct.rs` finds those that need no parting.
 //! - `parts.rs` finds the schemas that describe the same value (`allOf`, `anyOf`, `$ref`), and the
 //!   names of properties in them.
 //! - `plan.rs` chooses the part that closes the object, over the names that all parts have.
@@ -18,8 +18,12 @@
 //! References (`refs.rs`) become plain names in new `$defs`. A reference with other keywords
 //! becomes what it leads to, since the library could not join the two where they are inside of each
 //! other, and only the object as a whole is closed.
+//!
+//! `contradiction.rs` finds schemas that no value matches.
 
+mod contradiction;
 mod copies;
+mod distinct;
 mod ecma;
 mod excluded;
 mod exclusive;
@@ -72,6 +76,7 @@ const SPACE: &str = r"\x20|\x20?(\x0D?\x0A){1,2}[\x20\x09]{0,20}";
 /// [`GrammarError::Schema`], [`GrammarError::TooLarge`] and [`GrammarError::Cancelled`].
 pub(super) fn adapted(schema: &Value, cancel: &Cancel) -> Result<(Value, Vec<Relaxation>), GrammarError> {
     let (mut adapted, relaxed) = written(schema, true, cancel)?;
+    contradiction::check(schema)?;
     if let Value::Object(map) = &mut adapted {
         let options = json!({
             "whitespace_pattern": SPACE,

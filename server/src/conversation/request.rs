@@ -4,6 +4,7 @@ use super::chat::read_function;
 use super::error::ConversationError;
 use super::message::{Continue, Message, Tool, ToolChoice};
 use super::paths::{Paths, ToolPaths};
+use super::schema::excludes_objects;
 use super::values::Object;
 use serde_json::{Map, Value};
 
@@ -56,7 +57,13 @@ impl Request {
         function: &Object<'_>,
         parameters: &str,
     ) -> Result<(), ConversationError> {
-        self.tools.push(read_function(function, parameters)?);
+        let tool = read_function(function, parameters)?;
+        if excludes_objects(&tool.parameters) {
+            // The arguments of calls are an object in every format.
+            let field = format!("{}.type", function.path(parameters));
+            return Err(ConversationError::wrong(field, "\"object\": arguments are an object"));
+        }
+        self.tools.push(tool);
         let (name, parameters) = (function.path("name"), function.path(parameters));
         self.paths.tools.push(ToolPaths { tool: path, name, parameters });
         Ok(())

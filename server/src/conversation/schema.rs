@@ -1,17 +1,20 @@
 //! Schemas of tools, made to stand alone.
 //!
 //! Grammars of calls put the schemas of parameters inside of others, where their references lead
-//! nowhere. They are followed here. Clients send whatever their libraries make of their types, so a
-//! keyword or a reference that cannot be followed is no error: the values there may then be any.
+//! nowhere. They are followed here. Clients send whatever their libraries make of their types, so
+//! a keyword or a reference that cannot be followed is no error: the values there may then be any,
+//! and the place is listed.
 
 use backstitch_models::Cancel;
-use backstitch_models::grammar::{Relaxation, reference_target, relaxed_schema_with};
+use backstitch_models::grammar::{reference_target, relaxed_schema_with};
 use serde_json::{Map, Value, json};
 
 /// The references that are followed inside of each other; a type that contains itself ends there.
 const MAX_REFERENCES: usize = 4;
 /// The values of a schema whose references were followed.
 const MAX_VALUES: usize = 20_000;
+/// The types of values that are no objects.
+const OTHER_TYPES: [&str; 6] = ["null", "boolean", "integer", "number", "string", "array"];
 /// Keywords whose values are data.
 const DATA: [&str; 2] = ["const", "enum"];
 /// Keywords that only describe. Grammars have no use for them, and limits.
@@ -27,12 +30,33 @@ pub(super) fn any_object() -> Value {
 }
 
 /// Return `schema` without references, with all written out that it takes for granted, and the
-/// places of what was left out. It is the schema of any object if that cannot be done.
-pub(super) fn standalone(schema: &Value, cancel: &Cancel) -> (Value, Vec<Relaxation>) {
-    let mut follower = Follower { root: schema, n_left: MAX_VALUES, n_cut: 0 };
+/// places of what was left out. It is the schema of any object if that cannot be done, and the
+/// place is then that of the whole schema.
+pub(super) fn standalone(schema: &Value, cancel: &Cancel) -> (Value, Vec<String>) {
+    let mut follower = Follower { root: schema, n_left: MAX_VALUES };
     let followed = follower.value(schema, 0);
-    let written = followed.and_then(|schema| relaxed_schema_with(&schema, cancel).ok());
-    written.unwrap_or_else(|| (any_object(), Vec::new()))
+    match followed.and_then(|schema| relaxed_schema_with(&schema, cancel).ok()) {
+        Some((written, relaxed)) => (written, relaxed.iter().map(ToString::to_string).collect()),
+        None => (any_object(), vec!["#".to_owned()]),
+    }
+}
+
+/// Return true if the schema `root` states types of its values, and no objects are among them.
+pub(super) fn excludes_objects(root: &Value) -> bool {
+    let mut schema = root;
+    for _ in 0..MAX_REFERENCES {
+        let reference = schema.get("$ref").and_then(Value::as_str);
+        match reference.and_then(|reference| reference_target(root, reference)) {
+            Some(target) => schema = target,
+            None => break,
+        }
+    }
+    let is_other = |name: &Value| name.as_str().is_some_and(|name| OTHER_TYPES.contains(&name));
+    match schema.get("type") {
+        Some(Value::Array(names)) => !names.is_empty() && names.iter().all(is_other),
+        Some(name) => is_other(name),
+        None => false,
+    }
 }
 
 /// Replaces references by what they refer to.
@@ -40,8 +64,6 @@ struct Follower<'s> {
     root: &'s Value,
     /// The values that may still be written.
     n_left: usize,
-    /// The references that were not followed, in whose place any value stands.
-    n_cut: usize,
 }
 
 impl Follower<'_> {
@@ -58,8 +80,8 @@ impl Follower<'_> {
         }
     }
 
-    /// Return what `reference` leads to, with the other keywords that stand beside it. What it
-    /// leads to may be anything if it is not there.
+    /// Return what `reference` leads to, with the other keywords that stand beside it. If it is not
+    /// followed, a reference to nothing stands in its place, which is listed as left out.
     fn reference(
         &mut self,
         reference: &str,
@@ -69,10 +91,7 @@ impl Follower<'_> {
         let target = reference_target(self.root, reference);
         let found = match target.filter(|_| n_references < MAX_REFERENCES) {
             Some(target) => self.value(target, n_references + 1)?,
-            None => {
-                self.n_cut += 1;
-                return Some(true.into());
-            }
+            None => json!({"$ref": ""}),
         };
         let mut beside = beside.clone();
         beside.remove("$ref");
@@ -91,21 +110,12 @@ impl Follower<'_> {
                     Value::Object(named) if MAPS.contains(&key.as_str()) => {
                         self.named(named, n_references)?
                     }
-                    value if key == "not" => self.negated(value, n_references)?,
                     value => self.value(value, n_references)?,
                 };
                 Some((key.clone(), value))
             })
             .collect();
         entries.map(Value::Object)
-    }
-
-    /// Return the schema in a `not`. If any value stands in the place of one in it, more would be
-    /// refused than meant, so nothing is said instead.
-    fn negated(&mut self, schema: &Value, n_references: usize) -> Option<Value> {
-        let n_cut = self.n_cut;
-        let followed = self.value(schema, n_references)?;
-        Some(if self.n_cut == n_cut { followed } else { json!({"$ref": ""}) })
     }
 
     /// Return schemas by name.
@@ -201,25 +211,58 @@ mod tests {
 
     #[test]
     fn what_cannot_be_followed_allows_anything_there() {
-        for (odd, wanted) in [
-            (json!({"$ref": "#/$defs/none"}), json!(true)),
-            (json!({"$ref": "https://example.org/a.json"}), json!(true)),
-            (json!({"type": "array", "contains": {"const": "b"}}), json!({"type": "array"})),
+        let closed = json!({"type": "object", "properties": {"x": true}, "additionalProperties": false});
+        for (odd, keyword, wanted) in [
+            (json!({"$ref": "#/$defs/none"}), "$ref", json!({})),
+            (json!({"$ref": "https://example.org/a.json"}), "$ref", json!({})),
+            (json!({"$ref": "#/$defs/none", "type": "null"}), "$ref", json!({"type": "null"})),
+            (json!({"type": "array", "contains": {"const": "b"}}), "contains", json!({"type": "array"})),
             (
                 json!({"type": "object", "propertyNames": {"format": "date", "anyOf": []}}),
+                "propertyNames",
                 json!({"type": "object"}),
             ),
-            (json!({"type": "string", "not": {"$ref": "#/$defs/none"}}), json!({"type": "string"})),
-            (json!({"not": {}}), json!(false)),
-            (json!({"if": {"type": "null"}, "then": {}, "else": {"const": 1}}), json!({})),
+            (json!({"type": "string", "not": {"$ref": "#/$defs/none"}}), "not", json!({"type": "string"})),
+            (json!({"not": {}}), "", json!(false)),
+            (json!({"properties": {"x": 5}}), "properties/x", closed),
+            (json!({"if": {"type": "null"}, "then": {}, "else": {"const": 1}}), "if", json!({})),
         ] {
             let schema = json!({"type": "object", "properties": {"a": odd, "b": {"type": "null"}}});
             let properties = json!({"a": wanted, "b": {"type": "null"}});
-            assert_eq!(standalone(&schema, &Cancel::new()).0["properties"], properties, "{schema}");
+            let (written, ignored) = standalone(&schema, &Cancel::new());
+            assert_eq!(written["properties"], properties, "{schema}");
+            let place = Some(format!("#/properties/a/{keyword}")).filter(|_| !keyword.is_empty());
+            assert_eq!(ignored, Vec::from_iter(place), "{schema}");
         }
         let wide: Map<String, Value> = (0..200).map(|i| (format!("p{i}"), json!({"$ref": "#"}))).collect();
         for schema in [json!({"type": "object", "properties": wide}), json!([1])] {
-            assert_eq!(standalone(&schema, &Cancel::new()).0, any_object(), "{schema}");
+            let (written, ignored) = standalone(&schema, &Cancel::new());
+            assert_eq!((written, ignored), (any_object(), vec!["#".to_owned()]), "{schema}");
+        }
+    }
+
+    #[test]
+    fn parts_that_are_not_followed_leave_objects_open() {
+        let known = json!({"properties": {"b": {"type": "null"}}});
+        let schema = json!({"type": "object", "allOf": [{"$ref": "#/$defs/none"}, known]});
+        let (written, ignored) = standalone(&schema, &Cancel::new());
+        assert_eq!(ignored, ["#/allOf/0/$ref"]);
+        assert!(!written.to_string().contains("false"), "{written}");
+    }
+
+    #[test]
+    fn schemas_of_other_types_are_known() {
+        for (schema, excludes) in [
+            (json!({"type": "string"}), true),
+            (json!({"type": ["array", "null"]}), true),
+            (json!({"$ref": "#/$defs/a", "$defs": {"a": {"type": "array"}}}), true),
+            (json!({"type": ["object", "null"]}), false),
+            (json!({"type": "OBJECT"}), false),
+            (json!({"type": null}), false),
+            (json!({"$ref": "#"}), false),
+            (json!({}), false),
+        ] {
+            assert_eq!(excludes_objects(&schema), excludes, "{schema}");
         }
     }
 }

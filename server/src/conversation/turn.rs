@@ -77,8 +77,8 @@ impl Offered {
     fn new(request: &Request, cancel: &Cancel) -> Self {
         let (mut schemas, mut ignored) = (Vec::new(), Vec::new());
         for tool in &request.tools {
-            let (schema, relaxed) = standalone(&tool.parameters, cancel);
-            ignored.extend(relaxed.iter().map(|part| format!("{}{part}", tool.name)));
+            let (schema, places) = standalone(&tool.parameters, cancel);
+            ignored.extend(places.iter().map(|place| format!("{}{place}", tool.name)));
             schemas.push((tool.name.clone(), schema));
         }
         let own: Vec<Value> = schemas.iter().map(|(_, schema)| schema.clone()).collect();

@@ -53,6 +53,15 @@ impl Kinds {
         }
     }
 
+    /// Return the types that the keyword `type` states.
+    pub(super) fn stated(named: &Value) -> Self {
+        match named {
+            Value::String(name) => Self::named(name),
+            Value::Array(names) => Self::any(names.iter().filter_map(Value::as_str).map(Self::named)),
+            _ => Self::ALL,
+        }
+    }
+
     /// Return true if all of these are among `others`.
     pub(super) fn are_among(self, others: Self) -> bool {
         self.0 & !others.0 == 0
@@ -181,10 +190,7 @@ impl Told {
     fn by_keyword(keyword: &str, value: &Value, root: &Value, looks: &mut Looks) -> Self {
         let stated = |stated| Self { stated, ..Self::NOTHING };
         match (keyword, value) {
-            ("type", Value::String(name)) => stated(Kinds::named(name)),
-            ("type", Value::Array(names)) => {
-                stated(Kinds::any(names.iter().filter_map(Value::as_str).map(Kinds::named)))
-            }
+            ("type", named) => stated(Kinds::stated(named)),
             ("const", value) => stated(Kinds::of_value(value)),
             ("enum", Value::Array(values)) => stated(Kinds::any(values.iter().map(Kinds::of_value))),
             ("anyOf" | "oneOf", Value::Array(schemas)) => {

@@ -14,6 +14,8 @@ enum Why {
     Unsupported,
     /// A reference leads to nothing.
     NoTarget,
+    /// A reference leads to the name that a schema has by `$anchor`.
+    Anchor,
     /// A reference leads to a schema that it is a part of.
     Circular,
     /// A regular expression is none.
@@ -41,8 +43,9 @@ impl Lost {
         Self { keyword, why: Why::Broken }
     }
 
-    pub(super) fn no_target() -> Self {
-        Self { keyword: "$ref", why: Why::NoTarget }
+    pub(super) fn no_target(reference: &str) -> Self {
+        let is_anchor = reference.strip_prefix('#').is_some_and(|name| !name.starts_with('/'));
+        Self { keyword: "$ref", why: if is_anchor { Why::Anchor } else { Why::NoTarget } }
     }
 
     pub(super) fn circular() -> Self {
@@ -57,6 +60,10 @@ impl Lost {
             }
             Why::NoTarget => {
                 "the reference leads to nothing in this schema; put what it means into `$defs`".to_owned()
+            }
+            Why::Anchor => {
+                "references to anchors are not followed; refer to the place, such as `#/$defs/NAME`"
+                    .to_owned()
             }
             Why::Circular => {
                 "the reference leads to a schema that it is a part of; refer to it from a property or item"

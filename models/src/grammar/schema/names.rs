@@ -48,7 +48,7 @@ pub(super) fn express(
 /// what holds for all properties is copied for each name.
 pub(super) fn weight(map: &Map<String, Value>, root: &Value) -> usize {
     let Some(schema) = map.get("propertyNames") else { return 0 };
-    let (schema, n_read) = followed(schema, root);
+    let (schema, n_read) = refs::followed(schema, root, MAX_REFERENCES);
     let Some(Value::Object(names)) = schema else { return n_read };
     let size = |map: &Map<String, Value>, keyword| map.get(keyword).map_or(1, n_values);
     let n_names: usize = ["enum", "const", "pattern"].into_iter().map(|keyword| size(names, keyword)).sum();
@@ -57,23 +57,9 @@ pub(super) fn weight(map: &Map<String, Value>, root: &Value) -> usize {
     n_read + keywords::weight(names) + negated + (size(map, "properties") + n_copied) / 16
 }
 
-/// Return the schema that `schema` refers to, or itself; and the cost of finding it, in values.
-fn followed<'s>(schema: &'s Value, root: &'s Value) -> (Option<&'s Value>, usize) {
-    let (mut schema, mut n_read) = (schema, 0);
-    for _ in 0..MAX_REFERENCES {
-        let Some(reference) = schema.get("$ref").and_then(Value::as_str) else { break };
-        n_read += reference.len() / 64;
-        match refs::target(root, reference) {
-            Some((_, target)) => schema = target,
-            None => return (None, n_read),
-        }
-    }
-    (Some(schema), n_read)
-}
-
 /// Return the names that match `schema`, within `depth` others; `None` if that cannot be said.
 fn names(schema: &Value, root: &Value, patterns: &mut Patterns, depth: usize) -> Option<Names> {
-    let schema = followed(schema, root).0.filter(|_| depth < MAX_REFERENCES)?;
+    let schema = refs::followed(schema, root, MAX_REFERENCES).0.filter(|_| depth < MAX_REFERENCES)?;
     if is_everything(schema) {
         return Some(Names::Any);
     }
@@ -81,7 +67,9 @@ fn names(schema: &Value, root: &Value, patterns: &mut Patterns, depth: usize) ->
         return Some(Names::Listed(Vec::new()));
     }
     let mut keywords = Keywords::of(schema.as_object()?, root);
-    shapes::check(&mut keywords).ok()?;
+    if !shapes::check(&mut keywords).is_empty() {
+        return None;
+    }
     if !keywords.may_be("string") {
         return None;
     }

@@ -111,9 +111,9 @@ impl Negation<'_> {
             return None;
         }
         let mut keywords = Keywords::of(map, self.root);
-        shapes::check(&mut keywords).ok()?;
+        let has_shape = shapes::check(&mut keywords).is_empty();
         numbers::split_flags(&mut keywords);
-        plain::state_required(&mut keywords).then_some(keywords)
+        (has_shape && plain::state_required(&mut keywords)).then_some(keywords)
     }
 
     /// Add the values that break a keyword.

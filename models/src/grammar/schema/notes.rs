@@ -1,6 +1,6 @@
 //! Notes of what the grammar does not follow, or errors where that is not wanted.
 
-use alloc::format;
+use alloc::{borrow::ToOwned, format};
 
 use serde_json::{Map, Value};
 
@@ -25,6 +25,24 @@ impl Writer<'_> {
         }
         self.note(at, lost.keyword);
         Ok(())
+    }
+
+    /// Note a value that is no schema in the place of one, and return the schema of any value.
+    ///
+    /// # Errors
+    /// [`GrammarError::Schema`] if that is refused, or there is nothing around it.
+    pub(super) fn lose_schema(&mut self, found: &Value, at: &Path<'_>) -> Result<Value, GrammarError> {
+        let place = format!("{at}");
+        match place.rsplit_once('/') {
+            Some((outer, key)) if !self.refuses => {
+                self.relaxed.add(outer.to_owned(), key);
+                Ok(true.into())
+            }
+            _ => {
+                let problem = format!("found {}; a schema is an object, `true` or `false`", kind(found));
+                Err(GrammarError::Schema { pointer: place, problem })
+            }
+        }
     }
 
     /// Note a keyword that is not followed.
@@ -81,5 +99,16 @@ impl Writer<'_> {
         {
             self.note(at, "properties");
         }
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
     }
 }

@@ -8,8 +8,8 @@ use super::keywords::Keywords;
 use super::kinds::OTHER_TYPES;
 use crate::grammar::steps;
 
-/// The first integer with more digits than llama.cpp accepts.
-const INTEGER_END: i64 = 10_000_000_000_000_000;
+/// The last integer of `f64` with the 16 digits that llama.cpp accepts: the next one has 17.
+const INTEGER_LAST: i64 = 9_999_999_999_999_998;
 /// The largest integer that the library can take: the last of `f64` below the end of `i64`.
 const INTEGER_MAX: i64 = i64::MAX - 1023;
 /// The first number with as many digits as [`INTEGER_MAX`].
@@ -29,12 +29,11 @@ const SIDES: [(&str, &str, f64); 2] =
 /// `f64`. A bound that is none of them or far away becomes a nearer one, which allows no number
 /// that is wrong. With `adds_ends`, integers get bounds where they have none.
 ///
-/// # Errors
-/// Return a keyword that was removed because the library has no use for it.
-pub(super) fn bound(keywords: &mut Keywords<'_>, adds_ends: bool) -> Result<(), &'static str> {
+/// Return the keywords that were removed because the library has no use for them.
+pub(super) fn bound(keywords: &mut Keywords<'_>, adds_ends: bool) -> Vec<&'static str> {
     let has_integers = keywords.may_be("integer") && keywords.has("type") && !keywords.may_be("number");
     let is_listed = keywords.has("const") || keywords.has("enum");
-    let mut result = Ok(());
+    let mut removed = Vec::new();
     split_flags(keywords);
     for (inclusive, exclusive, sign) in SIDES {
         for keyword in [inclusive, exclusive] {
@@ -44,7 +43,7 @@ pub(super) fn bound(keywords: &mut Keywords<'_>, adds_ends: bool) -> Result<(), 
                 Some(near) => keywords.set(keyword, near),
                 None => {
                     keywords.remove(keyword);
-                    result = Err(keyword);
+                    removed.push(keyword);
                 }
             }
         }
@@ -56,12 +55,12 @@ pub(super) fn bound(keywords: &mut Keywords<'_>, adds_ends: bool) -> Result<(), 
     let values = values.into_iter().filter(|keyword| keywords.get(keyword).is_some_and(|it| !is_exact(it)));
     for keyword in values.chain(steps).collect::<Vec<_>>() {
         keywords.remove(keyword);
-        result = Err(keyword);
+        removed.push(keyword);
     }
     if adds_ends && has_integers && !is_listed && !keywords.has("multipleOf") {
         add_ends(keywords);
     }
-    result
+    removed
 }
 
 /// Return a bound that the library can take, at most as far to the side of `sign` as this one and
@@ -127,14 +126,12 @@ fn add_ends(keywords: &mut Keywords<'_>) {
         [inclusive, exclusive].into_iter().find_map(|keyword| keywords.get(keyword)).map(Value::as_f64)
     };
     let [lower, upper] = SIDES.map(stated);
-    for ((inclusive, exclusive, sign), (own, other)) in
-        SIDES.into_iter().zip([(lower, upper), (upper, lower)])
-    {
-        let is_beyond = other.flatten().is_some_and(|other| sign * other >= (INTEGER_END - 1) as f64);
+    for ((inclusive, _, sign), (own, other)) in SIDES.into_iter().zip([(lower, upper), (upper, lower)]) {
+        let is_beyond = other.flatten().is_some_and(|other| sign * other >= INTEGER_LAST as f64);
         match own {
             Some(_) => {}
             None if is_beyond => keywords.set(inclusive, sign as i64 * INTEGER_MAX),
-            None => keywords.set(exclusive, sign as i64 * INTEGER_END),
+            None => keywords.set(inclusive, sign as i64 * INTEGER_LAST),
         }
     }
 }

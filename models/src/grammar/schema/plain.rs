@@ -8,7 +8,7 @@ use super::keywords::{self, Keywords};
 use super::kinds::{Looks, Told};
 use super::lost::Lost;
 use super::patterns::{Patterns, Use};
-use super::{exclusive, is_everything, is_nothing, n_values, names, negation, shapes};
+use super::{exclusive, is_everything, is_nothing, n_values, names, negation, refs, shapes};
 
 /// Keywords that nothing expresses, and that the library ignores or gets wrong, so that an output
 /// could break the schema.
@@ -60,18 +60,21 @@ pub(super) fn plain<'m>(
 ) -> Plain<'m> {
     let mut keywords = Keywords::of(map, root);
     remove_void(&mut keywords);
-    let mut lost: Vec<Lost> = negate(&mut keywords, root, patterns, looks).err().into_iter().collect();
+    let mut lost = shapes::check(&mut keywords);
+    if !keywords::hides_others(map, root) {
+        lost.extend(shapes::check_ignored(map));
+    }
+    lost.extend(drop_reference(&mut keywords, root).err());
+    lost.extend(negate(&mut keywords, root, patterns, looks).err());
     remove_unsupported(&mut keywords, map, &mut lost);
-    state_required(&mut keywords);
+    if !state_required(&mut keywords) {
+        lost.push(Lost::shape("required", "a list of names"));
+    }
     let is_exclusive = exclusive::part(&mut keywords, root);
-    let steps = [
-        shapes::check(&mut keywords),
-        express_unevaluated(&mut keywords),
-        names::express(&mut keywords, root, patterns),
-        fold_patterns(&mut keywords, patterns),
-        check_dependencies(&mut keywords),
-    ];
+    express_unevaluated(&mut keywords, &mut lost);
+    let steps = [names::express(&mut keywords, root, patterns), fold_patterns(&mut keywords, patterns)];
     lost.extend(steps.into_iter().filter_map(Result::err));
+    check_dependencies(&mut keywords, &mut lost);
     Plain { keywords, lost, is_exclusive }
 }
 
@@ -135,6 +138,18 @@ fn remove_void(keywords: &mut Keywords<'_>) {
     keywords.remove("else");
 }
 
+/// Remove a reference that leads to nothing. It could name properties.
+fn drop_reference(keywords: &mut Keywords<'_>, root: &Value) -> Step {
+    let reference = keywords.get("$ref").and_then(Value::as_str);
+    let Some(reference) = reference.filter(|reference| refs::target(root, reference).is_none()) else {
+        return Ok(());
+    };
+    let lost = Lost::no_target(reference);
+    keywords.remove("$ref");
+    open(keywords);
+    Err(lost)
+}
+
 /// Write `not` as what its schema refuses. Types that others exclude need no look.
 fn negate(keywords: &mut Keywords<'_>, root: &Value, patterns: &mut Patterns, looks: &mut Looks) -> Step {
     let Some(schema) = keywords.remove("not") else { return Ok(()) };
@@ -177,8 +192,7 @@ pub(super) fn state_required(keywords: &mut Keywords<'_>) -> bool {
 }
 
 /// Express what holds for items and properties that no other keyword was about.
-fn express_unevaluated(keywords: &mut Keywords<'_>) -> Step {
-    let mut result = Ok(());
+fn express_unevaluated(keywords: &mut Keywords<'_>, lost: &mut Vec<Lost>) {
     let items = if keywords.get("items").is_some_and(Value::is_array) { "additionalItems" } else { "items" };
     for (keyword, others) in [("unevaluatedItems", items), ("unevaluatedProperties", "additionalProperties")]
     {
@@ -189,10 +203,9 @@ fn express_unevaluated(keywords: &mut Keywords<'_>) -> Step {
             schema if !keywords.has_telling_parts() => keywords.set(others, schema.clone()),
             // Then the object is closed over the properties of all its parts.
             schema if is_nothing(schema) && others == "additionalProperties" => keywords.set(keyword, false),
-            _ => result = Err(Lost::unsupported(keyword)),
+            _ => lost.push(Lost::unsupported(keyword)),
         }
     }
-    result
 }
 
 /// Say that a keyword allows all others, which schemas around this one count on.
@@ -256,12 +269,12 @@ fn joined(patterns: &[Rc<str>], known: &mut Patterns) -> Vec<Rc<str>> {
 }
 
 /// Remove dependencies if there are too many of them.
-fn check_dependencies(keywords: &mut Keywords<'_>) -> Step {
+fn check_dependencies(keywords: &mut Keywords<'_>, lost: &mut Vec<Lost>) {
     let maps = DEPENDENCIES.iter().filter_map(|keyword| keywords.get(keyword)?.as_object());
     if maps.map(Map::len).sum::<usize>() <= MAX_DEPENDENCIES {
-        return Ok(());
+        return;
     }
-    let removed = DEPENDENCIES.into_iter().filter(|keyword| keywords.remove(keyword).is_some()).last();
+    let removed = DEPENDENCIES.into_iter().filter(|keyword| keywords.remove(keyword).is_some());
+    lost.extend(removed.map(Lost::unsupported));
     open(keywords);
-    removed.map_or(Ok(()), |keyword| Err(Lost::unsupported(keyword)))
 }

@@ -14,6 +14,21 @@ pub(super) fn target<'s>(root: &'s Value, reference: &str) -> Option<(String, &'
     decoded(pointer).and_then(found).or_else(|| found(pointer.into()))
 }
 
+/// Return the schema that `schema` refers to over `n` references at most, or itself; `None` if to
+/// nothing. Return the cost of finding it, too, in values.
+pub(super) fn followed<'s>(schema: &'s Value, root: &'s Value, n: usize) -> (Option<&'s Value>, usize) {
+    let (mut schema, mut n_read) = (schema, 0);
+    for _ in 0..n {
+        let Some(reference) = schema.get("$ref").and_then(Value::as_str) else { break };
+        n_read += reference.len() / 64;
+        match target(root, reference) {
+            Some((_, target)) => schema = target,
+            None => return (None, n_read),
+        }
+    }
+    (Some(schema), n_read)
+}
+
 /// Return `text` with the bytes that `%` announces; `None` if that is no text.
 fn decoded(text: &str) -> Option<String> {
     let bytes = text.as_bytes();

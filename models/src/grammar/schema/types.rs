@@ -133,11 +133,17 @@ fn what_is_left_out_is_listed() {
         "properties": {"a/b": {"type": "array", "uniqueItems": true}, "c": {"pattern": "^(?!a)", "not": {"format": "date"}}},
         "oneOf": [{"required": ["c"]}, {"required": ["a/b"], "minProperties": 2}],
         "minProperties": 1,
+        "dependencies": {"c": 5},
+        "dependentSchemas": [],
+        "maximum": "5",
     });
     let (_, relaxed) = relaxed_schema_with(&schema, &Cancel::new()).unwrap();
     let mut found: Vec<_> = relaxed.iter().map(|it| format!("{it}")).collect();
     found.sort();
     let wanted = [
+        "#/dependencies",
+        "#/dependentSchemas",
+        "#/maximum",
         "#/minProperties",
         "#/oneOf",
         "#/oneOf/1/minProperties",

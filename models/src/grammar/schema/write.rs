@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
+use super::distinct::Options;
 use super::keywords::{self, Keywords, is_in_place};
 use super::kinds::{Kinds, Looks, Told};
 use super::lost::Lost;
@@ -14,7 +15,7 @@ use super::patterns::Patterns;
 use super::plain::{self, Plain, plain};
 use super::plan::{ALONE, Around, Plan};
 use super::relaxation::{Relaxation, Relaxations};
-use super::{MAX_DEPTH, MAX_VALUES, is_nothing, numbers, refs};
+use super::{MAX_DEPTH, MAX_VALUES, is_everything, is_nothing, numbers, refs};
 use crate::Cancel;
 use crate::grammar::compile::check_cancel;
 use crate::grammar::{GrammarError, steps};
@@ -169,10 +170,7 @@ impl<'s> Writer<'s> {
                 self.depth -= 1;
                 Ok(written.into())
             }
-            other => {
-                let problem = format!("found {}; a schema is an object, `true` or `false`", kind(other));
-                Err(GrammarError::Schema { pointer: format!("{at}"), problem })
-            }
+            other => self.lose_schema(other, at),
         }
     }
 
@@ -214,6 +212,11 @@ impl<'s> Writer<'s> {
         if !base_is_first {
             self.base(&keywords, at, &plan, &mut written)?;
         }
+        let is_alone = !around.is_part && around.outside.is_none();
+        // No other schema counts on the object being open then.
+        if is_alone && written.len() == 1 && written.get("additionalProperties").is_some_and(is_everything) {
+            written.clear();
+        }
         Ok(written)
     }
 
@@ -226,18 +229,14 @@ impl<'s> Writer<'s> {
     ) -> Result<Keywords<'m>, GrammarError> {
         let Plain { mut keywords, lost, is_exclusive } = self.plain(map)?;
         lost.into_iter().try_for_each(|lost| self.lose(lost, at))?;
+        let is_exclusive = is_exclusive || self.has_distinct_options(map)?;
         self.note_ignored(map, is_exclusive, at);
         self.note_counts(&keywords, at, around);
-        let reference = keywords.get("$ref").and_then(Value::as_str);
-        if reference.is_some_and(|reference| refs::target(self.root, reference).is_none()) {
-            self.lose(Lost::no_target(), at)?;
-            keywords.remove("$ref");
-        }
         if let Some(kind) = keywords.inferred_type().filter(|kind| around.beside.leaves(kind)) {
             keywords.set("type", kind);
         }
         let is_whole = !keywords.has_telling_parts() && !around.is_part;
-        if let Err(keyword) = numbers::bound(&mut keywords, is_whole) {
+        for keyword in numbers::bound(&mut keywords, is_whole) {
             self.lose(Lost::unsupported(keyword), at)?;
         }
         let checked = self.patterns.check(&mut keywords);
@@ -262,6 +261,14 @@ impl<'s> Writer<'s> {
         let plain = plain(map, self.root, &mut self.patterns, &mut self.looks);
         self.spend_patterns()?;
         Ok(plain)
+    }
+
+    /// Return true if a value visibly matches one option of `oneOf` at most.
+    fn has_distinct_options(&mut self, map: &Map<String, Value>) -> Result<bool, GrammarError> {
+        let mut options = Options::new(self.root);
+        let are_distinct = options.are_distinct(map, &mut self.looks);
+        self.spend(options.cost())?;
+        Ok(are_distinct)
     }
 
     fn spend_patterns(&mut self) -> Result<(), GrammarError> {
@@ -563,16 +570,5 @@ fn append(written: &mut Map<String, Value>, keyword: &str, schema: Value) {
     let list = written.entry(keyword).or_insert_with(|| Vec::<Value>::new().into());
     if let Value::Array(schemas) = list {
         schemas.push(schema);
-    }
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
     }
 }

@@ -54,6 +54,10 @@ fn fields_of_tools_are_named_on_every_interface() {
         assert_eq!(error(Value::Null, json!({})), format!("'{path}.name' is required"));
         assert_eq!(error(5.into(), json!({})), format!("'{path}.name' must be a string"));
         assert_eq!(error("a".into(), json!([])), format!("'{path}.{schema}' must be an object"));
+        for kind in [json!("string"), json!(["array", "null"])] {
+            let wanted = format!("'{path}.{schema}.type' must be \"object\": arguments are an object");
+            assert_eq!(error("a".into(), json!({"type": kind})), wanted);
+        }
     }
 }
 
