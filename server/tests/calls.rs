@@ -199,7 +199,8 @@ fn a_call_that_comes_back_is_not_evaluated_again() {
     ];
     let spaced = spaced.map(|(name, call)| (name, template(call)));
     // One that has no calls: they are written into the texts of the assistant.
-    let plain = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
+    let plain = "{% for m in messages %}{{ m.role }}:\n{{ m.content }}\n{% endfor %}\
+        {% if add_generation_prompt %}assistant:\n{% endif %}";
     for (name, template) in spaced.into_iter().chain([("without calls", plain.to_owned())]) {
         let server = Running::start(backstitch_demo::GGUF, Some(&template));
         let (path, mut body) = request("chat", 400, None);
