@@ -178,12 +178,8 @@ impl Turn {
         }
         options = options.tools(&values);
         let formatted = Formatted::read(Fields::new(body), |name| !BULKY.contains(&name))?;
-        let tokens = core::mem::take(&mut prompt.tokens);
-        let reading = read_generate(Fields::new(&formatted.fields), app, client, tokens);
-        let mut reading = reading.map_err(|error| formatted.named(error))?;
-        reading.generate.message_ends = core::mem::take(&mut prompt.message_ends);
+        let mut reading = read_fields(app, client, &formatted, &format, &mut prompt)?;
         let token = control_token(app.vocab());
-        reading.generate.shown = format.marker_tokens(&token).into_iter().map(Token).collect();
         let n_stops = reading.generate.stops.len();
         reading.generate.stops = with_ends(&reading.generate.stops, template.ends(), &token);
         if let Some(constraint) = reading.constraint.clone().filter(|_| !prompt.in_answer) {
@@ -202,6 +198,26 @@ impl Turn {
         }
         Ok(Turn { reading, format, options, tools: offered.tools, n_stops, must_call })
     }
+}
+
+/// Read the fields of a request whose answer to `prompt` comes in `format`.
+///
+/// # Errors
+/// Those of [`read_generate`].
+fn read_fields(
+    app: &App,
+    client: &Client,
+    formatted: &Formatted,
+    format: &Format,
+    prompt: &mut Prompt,
+) -> Result<Reading, ApiError> {
+    let tokens = core::mem::take(&mut prompt.tokens);
+    let reading = read_generate(Fields::new(&formatted.fields), app, client, tokens);
+    let mut reading = reading.map_err(|error| formatted.named(error))?;
+    reading.generate.message_ends = core::mem::take(&mut prompt.message_ends);
+    let markers = format.marker_tokens(&control_token(app.vocab()));
+    reading.generate.shown = markers.into_iter().map(Token).collect();
+    Ok(reading)
 }
 
 /// Return the tools that may be called.
@@ -276,7 +292,8 @@ impl Calls<'_> {
                 false => Ok(()),
             };
         }
-        let (constraint, schemas) = self.followed(&app.compiler(client)?)?;
+        let followed = self.followed(&app.compiler(client)?);
+        let (constraint, schemas) = followed.map_err(|error| ApiError::from(error).about("tools"))?;
         let followed = self.tools.iter().zip(self.schemas.iter().zip(&schemas));
         let opened = followed.filter(|(_, (wanted, followed))| wanted != followed);
         reading.ignored.extend(opened.map(|(tool, _)| format!("{}#", tool.name)));

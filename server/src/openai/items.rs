@@ -143,7 +143,7 @@ impl Items {
                 let data = part(ended, index, json!({"part": text_part(text)}));
                 events.push(("response.content_part.done", data));
             }
-            // Clients may run a call once its arguments are done, so those of one that was cut never
+            // Clients may run a call once its arguments are done: those of one that was cut never
             // are.
             Open::Call { name, arguments, .. } if status == COMPLETED => {
                 let data = part(ended, index, json!({"name": name, "arguments": arguments}));

@@ -17,11 +17,10 @@ pub(crate) struct Formatted {
     path: Option<Path>,
 }
 
-/// The path of a schema.
+/// The paths of a schema, and of the format that holds it.
 #[derive(Debug, PartialEq)]
 struct Path {
     schema: String,
-    /// That of the format which holds the schema.
     format: String,
 }
 
