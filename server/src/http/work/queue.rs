@@ -235,8 +235,9 @@ impl Drop for Place {
 }
 
 impl RunQueue {
-    /// Make a queue with `n_permits`, at least 2 and at most [`MOST_PERMITS`]. At most `n_suspended`
-    /// pieces of work wait for their next turn while others run, and one more of each owner.
+    /// Make a queue with `n_permits`, at least 2 and at most [`MOST_PERMITS`]. At most
+    /// `n_suspended` pieces of work wait for their next turn while others run, and one more of each
+    /// owner.
     pub fn new(n_permits: usize, n_suspended: usize) -> Arc<Self> {
         let n_permits = n_permits.clamp(2, MOST_PERMITS);
         Arc::new(RunQueue { n_permits, n_begun_most: n_permits + n_suspended, state: Mutex::default() })
