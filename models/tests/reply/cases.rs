@@ -319,15 +319,4 @@ pub const CASES: &[Case] = &[
         reasoning: "Hm",
         calls: &[("", "weather", OSLO_WRITTEN)],
     },
-    Case {
-        template: "<|open|> <|close|> <|end_of_msg|>",
-        format: "kimi-k3",
-        text: "<|open|>think<|sep|>Hm<|close|>think<|sep|><|open|>tools<|sep|><|open|>call tool=\"weather\" index=\"1\"<|sep|>\
-               <|open|>argument key=\"q&amp;a\" type=\"string\"<|sep|>fish & chips<|close|>argument<|sep|>\
-               <|open|>argument key=\"&amp;quot; &quot;hi&quot;\" type=\"string\"<|sep|>&amp;<|close|>argument<|sep|>\
-               <|close|>call<|sep|><|close|>tools<|sep|><|close|>message<|sep|>",
-        content: "",
-        reasoning: "Hm",
-        calls: &[("", "weather", r#"{"q&a":"fish & chips","&quot; \"hi\"":"&amp;"}"#)],
-    },
 ];

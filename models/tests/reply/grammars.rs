@@ -386,3 +386,24 @@ fn content_in_a_format_comes_behind_reasoning() -> Result<(), Box<dyn Error>> {
     assert_eq!(Format::of_template("<tool_call>").content_grammar("@body", &open, &|_| None), None);
     Ok(())
 }
+
+#[test]
+fn names_in_attributes_are_escaped() -> Result<(), Box<dyn Error>> {
+    let template = "<|open|> <|close|> <|end_of_msg|>";
+    let schema = r#"{"type":"object","properties":{"q&a":{"type":"string"},"&quot; \"hi\"":{"type":"string"}},
+        "required":["q&a","&quot; \"hi\""],"additionalProperties":false}"#;
+    let text = "<|open|>tools<|sep|><|open|>call tool=\"f\" index=\"1\"<|sep|>\
+        <|open|>argument key=\"q&amp;a\" type=\"string\"<|sep|>fish & chips<|close|>argument<|sep|>\
+        <|open|>argument key=\"&amp;quot; &quot;hi&quot;\" type=\"string\"<|sep|>&amp;<|close|>argument<|sep|>\
+        <|close|>call<|sep|><|close|>tools<|sep|>";
+    check_schema(schema, &[(template, text, true), (template, "", false)])?;
+    let tools = [Value::map([("name", "f".into()), ("parameters", Value::from_json(schema)?)])];
+    let (format, options) = (Format::of_template(template), Options::default().tools(&tools));
+    assert_eq!(format.unwritable_name(&tools), None);
+    let wanted = r#"{"q&a":"fish & chips","&quot; \"hi\"":"&amp;"}"#;
+    let calls = parse(text, &format, &options).tool_calls;
+    assert_eq!(calls.iter().map(|call| call.arguments.as_str()).collect::<Vec<_>>(), [wanted]);
+    let written = format.write_calls(&calls, &tools).ok_or("no text")?;
+    assert_eq!(parse(&written, &format, &options).tool_calls, calls);
+    Ok(())
+}
