@@ -326,33 +326,29 @@ fn lacking(name: &str) -> Value {
 }
 
 /// Return the schema of values that match one of `options`.
-pub(super) fn any(mut options: Vec<Value>) -> Value {
-    if options.iter().any(is_everything) {
-        return true.into();
-    }
-    options.retain(|option| !is_nothing(option));
-    match (options.pop(), options.is_empty()) {
-        (None, _) => false.into(),
-        (Some(only), true) => only,
-        (Some(last), false) => {
-            options.push(last);
-            json!({"anyOf": options})
-        }
-    }
+pub(super) fn any(options: Vec<Value>) -> Value {
+    joined("anyOf", true, options)
 }
 
 /// Return the schema of values that match all of `schemas`.
-pub(super) fn every(mut schemas: Vec<Value>) -> Value {
-    if schemas.iter().any(is_nothing) {
-        return false.into();
+pub(super) fn every(schemas: Vec<Value>) -> Value {
+    joined("allOf", false, schemas)
+}
+
+/// Return the schema whose `keyword` lists `schemas`, of which one that matches everything (or
+/// nothing, if not `decided`) decides for all, and its opposite adds nothing.
+fn joined(keyword: &str, decided: bool, mut schemas: Vec<Value>) -> Value {
+    let is = |schema: &Value, truth| if truth { is_everything(schema) } else { is_nothing(schema) };
+    if schemas.iter().any(|schema| is(schema, decided)) {
+        return decided.into();
     }
-    schemas.retain(|schema| !is_everything(schema));
+    schemas.retain(|schema| !is(schema, !decided));
     match (schemas.pop(), schemas.is_empty()) {
-        (None, _) => true.into(),
+        (None, _) => (!decided).into(),
         (Some(only), true) => only,
         (Some(last), false) => {
             schemas.push(last);
-            json!({"allOf": schemas})
+            Map::from_iter([(keyword.into(), schemas.into())]).into()
         }
     }
 }
